@@ -95,7 +95,10 @@ async def _crash(stage: Stage, random: Random, name: str, goes_on: Callable[[], 
         stage.armed[str(point)] += 1
         await asyncio.to_thread(stage.start_armed, name, point.failpoint)
         if await _has_ended(stage, name, goes_on):
-            stage.crashes[str(point)] += 1
+            if stage.programs[name].was_killed:
+                stage.crashes[str(point)] += 1
+            else:
+                stage.ended.append(name)
         if name == "serve":
             await _start_unarmed(stage, name)
             await asyncio.sleep(WORKS_S)

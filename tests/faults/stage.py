@@ -78,6 +78,8 @@ class Stage:
         self.done: Counter[str] = Counter()
         self.crashes: Counter[str] = Counter()
         self.armed: Counter[str] = Counter()
+        #: Programs that ended by themselves while they were armed.
+        self.ended: list[str] = []
         self.installation = _Proxied(plane, proxies)
         other = self.installation.another_control(
             "other", self.installation.through("other", "ballast-control")

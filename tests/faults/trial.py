@@ -131,8 +131,10 @@ class Trial:
         """Start what ended by itself, which none of the programs may."""
         dead = self._stage.dead()
         for name in dead:
-            self.tally.misses.append(f"seed {self._seed}: {name} ended by itself")
             self._stage.start(name)
+        dead += self._stage.ended
+        self._stage.ended.clear()
+        self.tally.misses += [f"seed {self._seed}: {name} ended by itself" for name in dead]
         return f"; ENDED BY ITSELF: {', '.join(dead)}" if dead else ""
 
     # -- safety ------------------------------------------------------------------------------------

@@ -55,6 +55,11 @@ class Program:
         """Whether it was started and has not ended."""
         return self._process.is_alive
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether it ended by SIGKILL, as at a failpoint."""
+        return self._process.was_killed
+
     def start(self, failpoint: str = "") -> None:
         """Start it, armed with `failpoint` if given; returns when it is ready."""
         self._process = self._make(failpoint)

@@ -92,6 +92,11 @@ class Process:
         """Whether the program was started and has not ended (a frozen one is alive)."""
         return self._child is not None and self._child.poll() is None
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether the program ended by SIGKILL, as at a failpoint."""
+        return self._child is not None and self._child.poll() == -signal.SIGKILL
+
     def start(self) -> None:
         """Start the program; its output is appended to `log_path`."""
         if self.is_alive:

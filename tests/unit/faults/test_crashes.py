@@ -13,6 +13,7 @@ from tests.faults.stage import NotDoneError
 
 class _Program:
     is_alive = True
+    was_killed = True
 
 
 class _Stage:
@@ -22,6 +23,7 @@ class _Stage:
         self.programs = {name: _Program() for name in ("control", "other", "serve")}
         self.crashes: Counter[str] = Counter()
         self.armed: Counter[str] = Counter()
+        self.ended: list[str] = []
         self.failpoints: dict[str, str] = {}
         self._reaches = reaches
         self._n_terms = 0
@@ -72,3 +74,11 @@ async def test_a_point_that_is_not_reached_is_no_crash_and_the_leader_tries_anot
     assert of_controllers > 2
     assert not stage.failpoints
     assert all(each.is_alive for each in stage.programs.values())
+
+
+@pytest.mark.parametrize("stage", [True], indirect=True)
+async def test_a_program_that_ends_by_itself_is_no_crash_and_is_told(stage: Any) -> None:
+    stage.programs["serve"].was_killed = False
+    await crash_at_writes(stage, Random(1))
+    assert set(stage.ended) == {"serve"}
+    assert not any(point.startswith("serve") for point in stage.crashes)
