@@ -125,6 +125,11 @@ def test_a_move_without_a_place_for_the_successor_breaks_e2() -> None:
     assert "no place is kept" in story.violations[0].detail
 
 
+def test_the_kept_place_of_a_pod_that_has_ended_may_be_its_successors_already() -> None:
+    story = borrowing(quota=9).end("p0").evict("p0", "Moved")
+    assert story.broken == set()
+
+
 def test_a_move_of_a_pod_that_nothing_makes_again_breaks_e2() -> None:
     story = borrowing(quota=9, owner="").node("n2").keep("p0", "n2", owner="uid-job")
     assert "E2" in story.evict("p0", "Moved").broken

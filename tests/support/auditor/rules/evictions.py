@@ -187,7 +187,8 @@ class Evictions(Rule):
             yield Finding("E2", subject, f"{why} at revision {case.revision}, but {case.standing}")
         if reason == Reason.PREEMPTED and not case.is_outranked:
             yield Finding("E2", subject, f"{why}, but nothing of higher priority waits")
-        is_moved = reason in (Reason.MOVED, Reason.NODE_EMPTIED)
+        # The place kept for a pod that ended while its eviction was under way is its successor's.
+        is_moved = reason in (Reason.MOVED, Reason.NODE_EMPTIED) and not case.pod.has_ended
         if is_moved and not (case.pod.owner and case.is_kept):
             yield Finding("E2", subject, f"{why}, but no place is kept for its successor")
 
