@@ -60,12 +60,18 @@ class Pending:
     sort_key: SortKey = field(init=False)
 
     def __post_init__(self) -> None:
-        if len(self.waiting) == 1 and self.workload.min_member <= 1 and self.workload.tree is None:
+        if self.is_single:
             self._chunk = self.waiting
         self.sort_key = self._key()
 
     def __lt__(self, other: "Pending") -> bool:
         return self.sort_key < other.sort_key
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one pod waits, and starts whatever else its workload has."""
+        workload = self.workload
+        return len(self.waiting) == 1 and workload.min_member <= 1 and workload.tree is None
 
     @property
     def chunk(self) -> Sequence[PodView]:
@@ -85,8 +91,8 @@ class Pending:
         """Whether both are one pod that asks for the same in the same pools, for one queue."""
         mine, its = self.workload, other.workload
         return (
-            self._chunk is self.waiting
-            and other._chunk is other.waiting
+            self.is_single
+            and other.is_single
             and self.waiting[0].constraints is other.waiting[0].constraints
             and self.waiting[0].demand == other.waiting[0].demand
             and self.pools == other.pools
