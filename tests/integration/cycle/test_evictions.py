@@ -50,7 +50,7 @@ async def test_nothing_is_evicted_any_more_for_a_beneficiary_that_was_deleted(
         before = bound(scene, "team-a")
         control = scene.installation.control
         control.kill()
-        await asyncio.to_thread(control.start, "control.evicted:1")
+        await asyncio.to_thread(control.start, "after POST pods/eviction:1")
         scene.submit_pod("team-b", "owner", 2000)
         await scene.until(lambda: not control.is_alive, "the first of two evictions")
         assert len(before & bound(scene, "team-a")) == 3

@@ -107,7 +107,9 @@ def rights(control_plane: ControlPlane) -> Iterator[Rights]:
     api.kubectl("create", "-f", "-", stdin="\n---\n".join(map(json.dumps, nodes)))
     agent = holder_pod(STYLE, 0) | {"apiVersion": "v1", "kind": "Pod"}
     agent["spec"]["tolerations"] = STAYING
-    agent["metadata"]["name"] = "agent"
+    # No holder by its labels, or the program deletes it, and the login ends when the API server's
+    # cache of tokens forgets it.
+    agent["metadata"] = {"name": "agent", "namespace": NAMESPACE}
     agent["spec"]["serviceAccountName"] = "ballast-agent"
     wait_for(
         lambda: "default" in api.kubectl("get", "serviceaccounts", "-n", NAMESPACE),
