@@ -313,8 +313,8 @@ async def test_waits_at_the_gate_are_counted(scene: Scene) -> None:
     scene.container("a", "1/2", "1/2")
     await (await scene.run("a", BUSY)).answer()
     await until(lambda: n_waits(scene, "a") > 0)
-    # Nanoseconds: about a lease, and no more than a busy machine adds.
-    assert 1e6 < scene.table("a").tally().longest_wait_ns < 5e9
+    # Nanoseconds: as long as a hand-over takes, and no more than a busy machine adds.
+    assert 0 < scene.table("a").tally().longest_wait_ns < 5e9
 
 
 async def test_a_program_with_two_cards_has_both_or_none(scene: Scene) -> None:
