@@ -26,13 +26,12 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import wait_for
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Installation, Program, install
-from tests.support.webhook_config import KINDS, SHIPPED, webhook_configurations
+from tests.support.webhook_config import register_webhooks
 
 N_NODES: Final = 100
 CARDS: Final = 8
 N_PODS: Final = 600
 N_WRITERS: Final = 16
-ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 #: Of the stock scheduler's rate.
 RATE_BAR: Final = 0.8
 IN_FORCE_S: Final = 30.0
@@ -107,12 +106,7 @@ async def _ours(plane: ControlPlane) -> _Result:
 async def _registered(plane: ControlPlane, webhooks: Program, folder: Path) -> AsyncIterator[None]:
     """The shipped webhooks in force; and taken away."""
     url, ca = f"https://{LOOPBACK}:{webhooks.port}", (folder / "ca.crt").read_bytes()
-    paths = []
-    for kind, source in (("mutating", SHIPPED), ("validating", KINDS)):
-        for configuration in webhook_configurations(url, ca, source):
-            registry = f"{ADMISSION}/{kind}webhookconfigurations"
-            plane.admin.post(registry, configuration)
-            paths.append(f"{registry}/{configuration['metadata']['name']}")
+    paths = register_webhooks(plane.admin, url, ca)
 
     def is_gated() -> bool:
         made = plane.admin.post(f"{PODS.url('bench')}?dryRun=All", _pod("probe"))

@@ -25,7 +25,7 @@ from tests.support.controlplane.nodes import GpuNodes
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.faultproxy import FaultProxy
 from tests.support.installation import MANIFESTS, SCHEDULER, Installation, Program, install
-from tests.support.webhook_config import KINDS, SHIPPED, webhook_configurations
+from tests.support.webhook_config import register_webhooks
 
 NODES: Final = GpuNodes(8, gpus=4)
 #: GPUs of each project; together less than the 32 of the nodes, so that quotas always fit.
@@ -39,7 +39,6 @@ KUBERNETES: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-
 EVENTS_KEPT: Final = "5m"
 #: Seconds between two writes of the usage books, which happen once a minute in a cluster.
 USAGE_S: Final = 2.0
-ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 NODE_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 POLL_S: Final = 0.2
 
@@ -234,9 +233,7 @@ class Stage:
     def _register_webhooks(self) -> None:
         url = f"https://{LOOPBACK}:{self.programs['webhooks'].port}"
         ca = (self.plane.work / "webhook-certs" / "ca.crt").read_bytes()
-        for kind, source in (("mutating", SHIPPED), ("validating", KINDS)):
-            for each in webhook_configurations(url, ca, source):
-                self.admin.post(f"{ADMISSION}/{kind}webhookconfigurations", each)
+        register_webhooks(self.admin, url, ca)
 
     def _end(self) -> None:
         for program in self.programs.values():

@@ -6,9 +6,13 @@ only); rules, conditions, failure policy and timeout stay as shipped.
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
+
+from tests.support.controlplane.admin import AdminApi
+
+REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
 
 _FOLDER = Path(__file__).parents[2] / "manifests" / "base" / "webhooks"
 #: The webhooks for pods and what makes them, and those for our own kinds.
@@ -30,3 +34,14 @@ def webhook_configurations(url: str, ca: bytes, source: Path = SHIPPED) -> list[
                 "caBundle": base64.b64encode(ca).decode("ascii"),
             }
     return documents
+
+
+def register_webhooks(admin: AdminApi, url: str, ca: bytes) -> list[str]:
+    """Create all shipped configurations, as in `webhook_configurations`; returns their paths."""
+    paths = []
+    for source in (SHIPPED, KINDS):
+        for document in webhook_configurations(url, ca, source):
+            registry = f"{REGISTRATION}/{document['kind'].lower()}s"
+            admin.post(registry, document)
+            paths.append(f"{registry}/{document['metadata']['name']}")
+    return paths

@@ -65,7 +65,7 @@ class ProvisioningKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def noted(self, plan: Plan) -> Plan:
-        """The plan whose reasons why workloads wait say what is bought for them, or why nothing."""
+        """The plan, with what is bought for waiting workloads, or why not, in their reasons."""
         noted = {
             key: Refused(refused.reason, f"{refused.detail}; {note}")
             for key, note in self._notes.items()

@@ -26,7 +26,7 @@ from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import MANIFESTS, Installation, Program
 from tests.support.rights import used
 from tests.support.sight import until
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import register_webhooks
 from webhooks import certs
 from webhooks.owners.table import TABLE, OwnerKind
 
@@ -145,12 +145,8 @@ def webhooks(api: Api, tmp_path: Path) -> Iterator[Program]:
     admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", 2))
     body = workloads.project("vision", "research", api.namespace, 2)
     admin.post(f"{workloads.API}/gpuprojects", body)
-    folder = MANIFESTS / "webhooks"
     program = Installation(api.control_plane).webhooks(tmp_path, "--secret=ballast-webhooks-tls")
-    for source in ("configuration.yaml", "validation.yaml"):
-        url = f"https://{LOOPBACK}:{program.port}"
-        for each in webhook_configurations(url, certs.make().ca, folder / source):
-            admin.post(f"{REGISTRATION}/{each['kind'].lower()}s", each)
+    register_webhooks(admin, f"https://{LOOPBACK}:{program.port}", certs.make().ca)
     try:
         program.start()
         yield program

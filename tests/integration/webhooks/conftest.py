@@ -16,10 +16,9 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Api, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.installation import Program
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import REGISTRATION, register_webhooks
 
 BASE = Path(__file__).parents[3] / "manifests" / "base"
-REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CONFIGURATIONS = f"{REGISTRATION}/mutatingwebhookconfigurations"
 VALIDATIONS = f"{REGISTRATION}/validatingwebhookconfigurations"
 PROJECTS = "/apis/ballast.dev/v1alpha1/gpuprojects"
@@ -77,10 +76,7 @@ def admission(
     where = f"https://{LOOPBACK}:{program.port}", admission.ca.read_bytes()
     admin = api.control_plane.admin
     admin.post(PROJECTS, _project(api.namespace))
-    for configuration in webhook_configurations(*where):
-        admin.post(CONFIGURATIONS, configuration)
-    for configuration in webhook_configurations(*where, BASE / "webhooks" / "validation.yaml"):
-        admin.post(VALIDATIONS, configuration)
+    register_webhooks(admin, *where)
     try:
         wait_for(lambda: _is_in_force(admission), SEEN_S, "a pod changed by the webhook")
         yield admission

@@ -27,7 +27,7 @@ from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
 from tests.support.controlplane.handles import Api, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.installation import Program
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import register_webhooks
 from webhooks import certs
 
 pytestmark = pytest.mark.controlplane
@@ -78,10 +78,7 @@ def cluster_without_us(
     admin.post(PROJECTS, _project(api.namespace))
     control_plane.make_namespace(OTHERS)
     url, authority = f"https://{LOOPBACK}:{port}", certs.make().ca
-    shipped = BASE / "webhooks"
-    for path, name in ((CONFIGURATIONS, "configuration.yaml"), (VALIDATIONS, "validation.yaml")):
-        for configuration in webhook_configurations(url, authority, shipped / name):
-            admin.post(path, configuration)
+    register_webhooks(admin, url, authority)
     cluster = Cluster(api, _program(api, port, tmp_path_factory.mktemp("certs")))
     try:
         wait_for(lambda: NO_WEBHOOK in cluster.refusal(manifest("p", HALF)), SEEN_S, "the policies")

@@ -87,7 +87,7 @@ class Office:
             self.controller.state.apply(Upserted(obj))
 
     def labelled(self) -> list[str]:
-        """Namespaces whose label was written, in order."""
+        """The namespaces on which the label was written, in order."""
         return [call.args[1] for call in self.client.merge_patch.call_args_list]
 
     @asynccontextmanager
