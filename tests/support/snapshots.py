@@ -148,9 +148,8 @@ class Cluster:
         (indices on the node), state, devices, mib, cpu, constraints, problem, terminating, max,
         waiting (more pods, which wait), user, counted, labels (of the pods), groups (the leaf of
         each pod), orders (of each pod), tree, run (seconds that it is expected to run), doubt,
-        refusals (of each pod that waits).
-        each pod), orders (of each pod), tree, run (seconds that it is expected to run), budgets
-        (names of disruption budgets that select its pods; what they allow is in `budgets`).
+        refusals (of each pod that waits), budgets (names of disruption budgets that select its
+        pods; what they allow is in `budgets`).
         """
         demand = demand_of(
             gpus,

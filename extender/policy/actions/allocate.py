@@ -19,7 +19,8 @@ from extender.policy.actions.yield_to_preemption import YieldToPreemption, is_pr
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
-from extender.policy.workloads.pending import Pending, why_behind
+from extender.policy.workloads.job_order import Turns
+from extender.policy.workloads.pending import Pending, is_said_of, why_alike, why_behind
 from extender.state.model import PodView
 
 #: Reasons that say: it may run, but there is no place for it.
@@ -100,15 +101,13 @@ def _queue_up(
 @dataclass(slots=True)
 class _Round:
     """One pool's turns. `has_blocked_work`: among those that reclaim may serve. `preempting`
-    knows what blocked workloads preemption may serve, where that stage is still to come. `refused`
-    is what was tried last, if it had no place: what is alike and next in line has none either."""
+    knows what blocked workloads preemption may serve, where that stage is still to come."""
 
     session: Session
     pool: str
     may_defer: bool
     has_blocked_work: bool = False
     preempting: YieldToPreemption | None = None
-    refused: tuple[Pending, Refused] | None = None
 
     def __post_init__(self) -> None:
         if is_preempt_next(self.session, self.pool):
@@ -133,13 +132,11 @@ class _Round:
             is_above = self._is_above(leaf, pending)
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
-                # The first pool's reason is the one that its owner expects to read.
-                session.waits.setdefault(key, placed)
-                if placed.reason in _LACKS_PLACE and not pending.only_holds_up:
-                    self._note_blocked(leaf, pending, is_above=is_above)
+                self._note_refused(leaf, pending, placed, is_above=is_above)
                 holds_up = session.holds_up_queue(pending, self.pool)
+                alike = [] if holds_up else self._refuse_alike(turns, leaf, pending, placed)
                 behind = turns.pass_over(holds_up=holds_up)
-                blocked += [pending, *behind]
+                blocked += [pending, *alike, *behind]
                 for passed in behind:
                     passed.is_behind = True
                     session.waits.setdefault(passed.workload.key, why_behind(passed, key))
@@ -150,11 +147,38 @@ class _Round:
                     session.waits.pop(key, None)
         return blocked
 
-    def _note_blocked(self, leaf: Queue, pending: Pending, *, is_above: bool) -> None:
-        """The workload has no place; work that it precedes may have to wait for its turn."""
+    def _note_refused(
+        self, leaf: Queue, pending: Pending, refused: Refused, *, is_above: bool
+    ) -> None:
+        """The workload has to wait; work that it precedes may have to wait for its turn."""
+        # The first pool's reason is the one that its owner expects to read.
+        self.session.waits.setdefault(pending.workload.key, refused)
+        if refused.reason not in _LACKS_PLACE or pending.only_holds_up:
+            return
         self.has_blocked_work |= self.may_defer and not is_above
         if self.preempting is not None:
             self.preempting.add(leaf, pending)
+
+    def _refuse_alike(
+        self, turns: Turns, leaf: Queue, pending: Pending, refused: Refused
+    ) -> list[Pending]:
+        """What is next in line behind the refused workload and like it has no place either."""
+        session, alike = self.session, list[Pending]()
+        is_hopeless = (pending.workload.key, self.pool) in session.shortages.hopeless
+        if is_hopeless or session.places.pod_affinity or not is_said_of(refused, pending):
+            return alike
+        if session.reservations.in_pool(self.pool) is not None:
+            return alike
+        is_above = self._is_above(leaf, pending)
+        for other in turns.alike(pending):
+            why = why_alike(refused, pending, other)
+            if refused.reason in _LACKS_PLACE:
+                why = self._keep_or_tell(leaf, other, why)
+            self._note_refused(leaf, other, why, is_above=is_above)
+            alike.append(other)
+            if session.reservations.in_pool(self.pool) is not None:
+                break  # The next one may use what is kept.
+        return alike
 
     def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
         """The workloads in a drain period have their turn before all others, within what their
@@ -222,28 +246,11 @@ class _Round:
         if session.is_spent():
             session.cut(key, "allocate")
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
-        if session.reservations.in_pool(pool) is None:
-            refused = self._refused_alike(pending) or self._try_chunks(pending)
-            self.refused = (pending, refused) if isinstance(refused, Refused) else None
-        else:
-            self.refused = None
-            with session.reservations.lifted_for(pending, pool):
-                refused = self._try_chunks(pending)
+        with session.reservations.lifted_for(pending, pool):
+            refused = self._try_chunks(pending)
         if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
             return self._keep_or_tell(leaf, pending, refused)
         return refused
-
-    def _refused_alike(self, pending: Pending) -> Refused | None:
-        """Why the workload has no place, if one like it had none right before; else it is tried."""
-        if self.refused is None:
-            return None
-        other, refused = self.refused
-        key, session = other.workload.key, self.session
-        if (key, self.pool) in session.shortages.hopeless or session.places.pod_affinity:
-            return None
-        if not refused.detail.startswith(f"{key}: ") or not pending.is_like(other):
-            return None
-        return Refused(refused.reason, pending.workload.key + refused.detail.removeprefix(key))
 
     def _try_chunks(self, pending: Pending) -> Pending | Refused | None:
         """Admit the first chunk that has a place; or why the very first has none."""

@@ -16,7 +16,8 @@ from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
-from extender.policy.workloads.pending import Pending
+from extender.policy.workloads.job_order import Turns
+from extender.policy.workloads.pending import Pending, is_said_of, why_alike
 from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import GPU, Amounts, PodView
 
@@ -60,7 +61,10 @@ class PreemptionLoop:
                     result = self.serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
-                turns.pass_over(holds_up=session.holds_up_queue(pending, self.pool))
+                holds_up = session.holds_up_queue(pending, self.pool)
+                if not holds_up:
+                    self._explain_alike(turns, pending, result)
+                turns.pass_over(holds_up=holds_up)
                 continue
             turns.settle(result)
             if self.solver is not None and self.solver.committed.victim_queues:
@@ -74,17 +78,9 @@ class PreemptionLoop:
 
     def serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """What still waits of the workload once it was given something, or why it wasn't."""
-        session, workload = self.session, pending.workload
-        refused = None
-        if workload.doubt is not None:
-            return workload.doubt
-        if session.is_shrinking(workload.key):
-            return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
-        if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
-            waits_s = workload.preemption_delay_s
-            return _not_yet(
-                pending, f"no pod is evicted for it in its first {waits_s} s of waiting"
-            )
+        refused = self._why_not_yet(pending)
+        if refused is not None:
+            return refused
         for request in self._requests(leaf, pending):
             rules = self.rules.rules_of(request)
             if isinstance(rules, Refused):
@@ -94,6 +90,20 @@ class PreemptionLoop:
             if not isinstance(given, Refused):
                 return given
         return refused or self._in_vain(pending)
+
+    def _why_not_yet(self, pending: Pending) -> Refused | None:
+        """Why nothing is evicted for it in this cycle, whatever could be; None if it may be."""
+        session, workload = self.session, pending.workload
+        if workload.doubt is not None:
+            return workload.doubt
+        if session.is_shrinking(workload.key):
+            return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
+        if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
+            waits_s = workload.preemption_delay_s
+            return _not_yet(
+                pending, f"no pod is evicted for it in its first {waits_s} s of waiting"
+            )
+        return None
 
     def _give(
         self, request: PreemptionRequest, rules: Sequence[PreemptionRule]
@@ -165,6 +175,16 @@ class PreemptionLoop:
         if is_alike and self.session.places.pod_affinity:
             is_alike = not self.session.places.pod_affinity.concerns(chunk)
         return PreemptionRequest(leaf, pending, chunk, need, shapes, is_alike, is_near)
+
+    def _explain_alike(self, turns: Turns, pending: Pending, refused: Refused) -> None:
+        """Nothing is taken for what is next in line behind the workload and like it, either."""
+        session = self.session
+        if self._why_not_yet(pending) is not None or not is_said_of(refused, pending):
+            return
+        if session.reservations.in_pool(self.pool) is None and not session.places.pod_affinity:
+            for other in turns.alike(pending):
+                why = self._why_not_yet(other) or why_alike(refused, pending, other)
+                self._explain(other, why)
 
     def _explain(self, pending: Pending, refused: Refused) -> None:
         """Say why nothing may be taken, where lack of cards is all that was known."""

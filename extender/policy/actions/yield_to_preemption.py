@@ -19,11 +19,11 @@ _MOST_BLOCKED: Final = 4
 
 @dataclass(slots=True)
 class _Blocked:
-    """A workload without a place. `can_be_served` is None until it has been asked for."""
+    """A workload without a place. The others are None until they have been asked for."""
 
     leaf: Queue
     pending: Pending
-    take_back: TakeBack
+    take_back: TakeBack | None = None
     can_be_served: bool | None = None
 
 
@@ -41,25 +41,33 @@ class YieldToPreemption:
 
     def add(self, leaf: Queue, pending: Pending) -> None:
         """The workload has no place."""
-        self.session.blocked.setdefault(self.pool, []).append((leaf, pending))
-        self._enter(leaf, pending)
+        if self._enter(leaf, pending):
+            self.session.blocked.setdefault(self.pool, []).append((leaf, pending))
 
-    def _enter(self, leaf: Queue, pending: Pending) -> None:
+    def _enter(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it is one of those that are looked at."""
         blocked = self._by_project.setdefault(leaf.project, [])
-        if len(blocked) < _MOST_BLOCKED and not pending.is_surplus:
-            take_back = self.session.reservations.take_back(leaf, pending, self.pool, ())
-            blocked.append(_Blocked(leaf, pending, take_back))
+        if len(blocked) >= _MOST_BLOCKED or pending.is_surplus:
+            return False
+        blocked.append(_Blocked(leaf, pending))
+        return True
 
     def must_yield(self, leaf: Queue, pending: Pending) -> bool:
         """Whether the workload has its turn after stage `preempt`."""
         for each in self._by_project.get(leaf.project, ()):
             if (
-                each.take_back.precedes(leaf, pending.workload)
+                self._take_back(each).precedes(leaf, pending.workload)
                 and not self.session.is_served(each.pending.workload.key)
                 and self._can_be_served(each)
             ):
                 return True
         return False
+
+    def _take_back(self, blocked: _Blocked) -> TakeBack:
+        if blocked.take_back is None:
+            take_back = self.session.reservations.take_back
+            blocked.take_back = take_back(blocked.leaf, blocked.pending, self.pool, ())
+        return blocked.take_back
 
     def _can_be_served(self, blocked: _Blocked) -> bool:
         """Whether it would have a place if all that it may evict in its project were gone."""
@@ -68,7 +76,7 @@ class YieldToPreemption:
             future, now_s = session.reservations.future, session.snapshot.now_s
             evicted = [
                 end
-                for end in future.running(self.pool, blocked.take_back.could_preempt)
+                for end in future.running(self.pool, self._take_back(blocked).could_preempt)
                 if end.leaf is not None
                 and now_s - end.pod.started_at
                 >= max(queue.preempt_min_runtime_s for queue in end.leaf.chain)

@@ -21,7 +21,7 @@ the older. Parts are integers of more digits than two different ones agree in, s
 float nor a tie that is none.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import Final
@@ -231,8 +231,8 @@ class _Branch:
 
 
 class Turns:
-    """A tree of heaps over the queues of one pool. After each `pop` comes one `settle` or
-    `pass_over`."""
+    """A tree of heaps over the queues of one pool. After each `pop`, and what is taken from
+    `alike`, comes one `settle` or `pass_over`."""
 
     def __init__(
         self,
@@ -272,6 +272,13 @@ class Turns:
         if again is not None and (line := path[-1].line) is not None:
             line.push(again)
         self._sort_in(path)
+
+    def alike(self, pending: Pending) -> Iterator[Pending]:
+        """Take out, one by one, what is next in line behind `pending`, which has its turn and no
+        place, as far as it is like it: each would have the next turn."""
+        line = self._path()[-1].line
+        while line and line.head().is_like(pending):
+            yield line.pop()
 
     def pass_over(self, *, holds_up: bool) -> list[Pending]:
         """The one that had its turn has no place. Returns what is passed over with it: where it

@@ -88,7 +88,8 @@ class Pending:
         return self._shapes
 
     def is_like(self, other: "Pending") -> bool:
-        """Whether both are one pod that asks for the same in the same pools, for one queue."""
+        """Whether both are one pod of one priority that asks for the same in the same pools, for
+        one queue."""
         mine, its = self.workload, other.workload
         return (
             self.is_single
@@ -98,6 +99,8 @@ class Pending:
             and self.pools == other.pools
             and (mine.project, mine.user) == (its.project, its.user)
             and mine.is_preemptible is its.is_preemptible
+            and mine.kind == its.kind
+            and mine.priority == its.priority
         )
 
     def chunks(self) -> Iterable[Sequence[PodView]]:
@@ -312,6 +315,17 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
         else "has too few pods in some of the groups that must run together"
     )
     return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
+
+
+def is_said_of(refused: Refused, pending: Pending) -> bool:
+    """Whether the reason begins with the workload's key, so that another can be told the same."""
+    return refused.detail.startswith(f"{pending.workload.key}: ")
+
+
+def why_alike(refused: Refused, pending: Pending, other: Pending) -> Refused:
+    """What was said of `pending` (`is_said_of`), said of `other`, which is like it."""
+    detail = refused.detail.removeprefix(pending.workload.key)
+    return Refused(refused.reason, other.workload.key + detail)
 
 
 def why_behind(pending: Pending, first: str) -> Refused:

@@ -421,3 +421,18 @@ class TestWorkAlike:
         plan = decide(cluster.snapshot())
         assert reason(plan, "limited") is Reason.OVER_LIMIT
         assert statuses(plan) == {"free-0": "reserved"}
+
+    def test_where_nothing_is_reclaimed_for_it_each_is_told_about_itself(self) -> None:
+        cluster = one_node(2, quota=1)
+        cluster.project("b", 1)
+        for name in "ab":
+            cluster.job(f"{name}-holds", name, on="n0")
+            for number in range(3):
+                cluster.job(f"{name}-{number}", name)
+        waits = decide(cluster.snapshot()).waits
+        assert {key: why.reason for key, why in waits.items()} == {
+            f"ns/{name}-{number}": Reason.OVER_FAIR_SHARE for name in "ab" for number in range(3)
+        }
+        for key, why in waits.items():
+            assert why.detail.startswith(f"{key}: ")
+            assert f"; {key[3]} has 1 of its fair share" in why.detail
