@@ -8,6 +8,7 @@ the tree.
 
 import contextlib
 import fcntl
+import functools
 import os
 import subprocess
 import sys
@@ -61,20 +62,25 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is in this folder, and put the uninstall last."""
-    ours = [each for each in items if HERE in each.path.parents]
-    for item in ours:
-        item.add_marker(pytest.mark.e2e)
-    items.sort(key=lambda each: (HERE in each.path.parents, each.path.name == "test_uninstall.py"))
+    for item in items:
+        if _is_here(item.path):
+            item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda each: (_is_here(each.path), each.path.name == "test_uninstall.py"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Make programs and image before the first test: in view, and outside any time limit."""
-    is_asked = any(HERE in each.path.parents for each in session.items)
+    is_asked = any(_is_here(each.path) for each in session.items)
     if not is_asked or session.config.option.collectonly or os.environ.get(KUBECONFIG):
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         session.config.stash[WHY_NOT] = _prepare()
+
+
+@functools.cache
+def _is_here(path: Path) -> bool:
+    return HERE in path.parents
 
 
 def _prepare() -> str:
