@@ -5,7 +5,7 @@ those times are known in advance. Without a change a decision therefore follows 
 pause that grows with what a decision costs.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.policy.plan import Plan
 
@@ -15,6 +15,13 @@ _MOST_OF_A_CORE: Final = 0.05
 LONGEST_S: Final = 30.0
 
 
+class Basis(NamedTuple):
+    """What a decision reads; equal where a decision would read the same."""
+
+    model_version: object
+    protected_pods: object
+
+
 class Pace:
     """Remembers what the last decision was made on. Times are seconds of the loop's clock."""
 
@@ -22,18 +29,19 @@ class Pace:
         """`tick_s` is the shortest pause, and the one after a plan that is carried out: parts of it
         may be held back or fail."""
         self._tick_s = tick_s
-        self._basis: object = None
+        #: That of the last decision; equal to no other before the first.
+        self.basis = Basis(None, None)
         self._next_at = float("-inf")
 
-    def is_due(self, basis: object, now: float) -> bool:
-        """Whether to decide now; `basis` is equal where a decision would read the same."""
-        return basis != self._basis or now >= self._next_at
+    def is_due(self, basis: Basis, now: float) -> bool:
+        """Whether to decide now."""
+        return basis != self.basis or now >= self._next_at
 
-    def note(self, basis: object, plan: Plan, computed_s: float, now: float) -> None:
+    def note(self, basis: Basis, plan: Plan, computed_s: float, now: float) -> None:
         """The plan was decided on `basis` and carried out; it took so many CPU seconds."""
         pause_s = self._tick_s
         if plan.cut:
             pause_s = 0.0
         elif not (plan.admissions or plan.evictions or plan.moves or plan.drops):
             pause_s = min(LONGEST_S, max(pause_s, computed_s / _MOST_OF_A_CORE))
-        self._basis, self._next_at = basis, now + pause_s
+        self.basis, self._next_at = basis, now + pause_s

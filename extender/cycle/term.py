@@ -22,7 +22,7 @@ from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.keepers.provisioning import ProvisioningKeeper
 from extender.cycle.keepers.ungated import UngatedPods
 from extender.cycle.keepers.volumes import VolumeReader
-from extender.cycle.pace import Pace
+from extender.cycle.pace import Basis, Pace
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.releaser import Releaser
@@ -61,7 +61,6 @@ class Term:
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
         self._pace = Pace(replica.options.tick_s)
-        self._version: object = None
         self._told_at = float("-inf")
         #: The last plan, as far as it was carried out, and what it was decided on.
         self._plan = Plan()
@@ -142,7 +141,7 @@ class Term:
         if not (self._cut or self._volumes.is_behind):
             is_behind, tick_s = self._reports.is_behind, self._replica.options.tick_s
             pause_s = STATUS_PERIOD_S if is_behind else tick_s
-            await self._replica.wait_for_change(self._version, pause_s)
+            await self._replica.wait_for_change(self._pace.basis.model_version, pause_s)
 
     async def _cycle(self) -> bool:
         """Mend, decide where that is due, and report; whether it decided."""
@@ -151,11 +150,10 @@ class Term:
             raise NotLeading("this term has used all of its plan numbers")
         await self._mend()
         # From here on no await until the snapshot is taken.
-        basis = self._state.version(), self._evictor.protected()
+        basis = Basis(self._state.version(), self._evictor.protected())
         is_due = self._pace.is_due(basis, asyncio.get_running_loop().time())
         if is_due:
             plan = await self._decide_and_commit()
-            self._version = basis[0]
             now = asyncio.get_running_loop().time()
             self._pace.note(basis, plan, self._computed_s, now)
         self._tell(is_new=is_due)

@@ -14,7 +14,7 @@ from extender.api.objects import ClaimSource, Namespace, ObjectMeta, Pod, Volume
 from extender.cycle import metrics
 from extender.cycle.controller import Controller
 from extender.cycle.decision import timed_decision
-from extender.cycle.pace import LONGEST_S, Pace
+from extender.cycle.pace import LONGEST_S, Basis, Pace
 from extender.cycle.replica import ControlOptions
 from extender.cycle.term import Term
 from extender.kube.client import Client
@@ -38,12 +38,13 @@ pytestmark = pytest.mark.looptime
 def test_without_a_change_a_pause_follows_that_grows_with_what_a_decision_costs(
     plan: Plan, computed_s: float, pause_s: float
 ) -> None:
-    pace = Pace(2.0)
-    assert pace.is_due("as it is", 0.0)
-    pace.note("as it is", plan, computed_s, 10.0)
-    assert pace.is_due("changed", 10.0)
-    assert pace.is_due("as it is", 10.0 + pause_s)
-    assert not pace.is_due("as it is", 9.9 + pause_s)
+    pace, basis = Pace(2.0), Basis("as it is", frozenset[str]())
+    assert pace.is_due(basis, 0.0)
+    pace.note(basis, plan, computed_s, 10.0)
+    assert pace.is_due(basis._replace(model_version="changed"), 10.0)
+    assert pace.is_due(basis._replace(protected_pods=frozenset({"uid-a"})), 10.0)
+    assert pace.is_due(basis, 10.0 + pause_s)
+    assert not pace.is_due(basis, 9.9 + pause_s)
 
 
 def cycles() -> tuple[float, float]:
