@@ -13,6 +13,18 @@ _CHECK = "DRA"
 
 def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about DeviceClasses and what drivers publish."""
+    devices = _devices_of(facts)
+    yield from _classes(facts)
+    yield from _uncounted(facts, devices)
+    yield from _nodes_with_cards(facts, _cards_by_node(facts, devices))
+
+
+def has_published_cards(facts: Facts) -> bool:
+    """Whether a driver that a DeviceClass names publishes cards, as the controller counts them."""
+    return bool(_cards_by_node(facts, _devices_of(facts)))
+
+
+def _classes(facts: Facts) -> Iterator[PreflightFinding]:
     unmarked = [
         each.metadata.name
         for each in facts.device_classes
@@ -35,30 +47,41 @@ def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
             f"name it {NVIDIA_GPU}, or add it to `accelerators` of the policy gpu-pods.ballast.dev"
         )
         yield PreflightFinding(_CHECK, State.WARN, found, advice)
-    uncounted = _shared_in_vain(facts)
-    if uncounted:
-        found = f"{some(uncounted)} have devices that claims may share, and that are not counted"
+
+
+def _uncounted(facts: Facts, devices: DeviceCards) -> Iterator[PreflightFinding]:
+    """Nodes with devices of drivers of cards that claims may share, and that are no cards."""
+    drivers = {driver_of_cards(each) for each in facts.device_classes}
+    nodes = [
+        each.spec.node_name
+        for each in facts.slices
+        if each.spec.node_name and each.spec.driver in drivers
+        for device in each.spec.devices or ()
+        if device.is_gpu
+        and device.allow_multiple_allocations
+        and not (device.is_shared_card and devices.share_steps_of(each.spec.node_name))
+    ]
+    if nodes:
+        names = some(list(dict.fromkeys(nodes)))
+        found = f"{names} have devices that claims may share, and that are not counted"
         advice = (
             "publish `memory` as their only capacity, and no whole cards on the same node: a node"
             " gives whole cards or shares"
         )
         yield PreflightFinding(_CHECK, State.WARN, found, advice)
-    published = cards_published(facts)
-    both = [
-        each.name
-        for each in facts.nodes
-        if each.name in published and str(each.status.capacity.get(NVIDIA_GPU, "0")) != "0"
-    ]
+
+
+def _nodes_with_cards(facts: Facts, published: Mapping[str, int]) -> Iterator[PreflightFinding]:
+    nodes = [each for each in facts.nodes if each.name in published]
+    both = [each.name for each in nodes if str(each.status.capacity.get(NVIDIA_GPU, "0")) != "0"]
     if both:
         found = f"{some(both)} have cards of a DRA driver and of a device plugin"
         advice = "run one of both on a node: each would give a card away without the other"
         yield PreflightFinding(_CHECK, State.WARN, found, advice)
     served = [
         each.name
-        for each in facts.nodes
-        if each.name in published
-        and each.labels.get(PRESENT) == "true"
-        and each.labels.get(LABEL_NODE_AGENT) != NO_AGENT
+        for each in nodes
+        if each.labels.get(PRESENT) == "true" and each.labels.get(LABEL_NODE_AGENT) != NO_AGENT
     ]
     if served:
         found = f"{some(served)} have cards of a DRA driver, and the node agent runs there"
@@ -69,9 +92,7 @@ def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
         yield PreflightFinding(_CHECK, State.OK, found)
 
 
-def cards_published(facts: Facts) -> Mapping[str, int]:
-    """Cards by node, of drivers that a DeviceClass names, as the controller counts them."""
-    devices = _devices_of(facts)
+def _cards_by_node(facts: Facts, devices: DeviceCards) -> Mapping[str, int]:
     names = dict.fromkeys(each.spec.node_name for each in facts.slices)
     found = {node: len(devices.cards_of(node)) for node in names}
     return {node: n_cards for node, n_cards in found.items() if n_cards}
@@ -84,19 +105,3 @@ def _devices_of(facts: Facts) -> DeviceCards:
     for published in facts.slices:
         devices.set_slice(published)
     return devices
-
-
-def _shared_in_vain(facts: Facts) -> list[str]:
-    """Nodes with devices of drivers of cards that claims may share, and that are no cards."""
-    drivers = {driver_of_cards(each) for each in facts.device_classes}
-    devices = _devices_of(facts)
-    found = [
-        each.spec.node_name
-        for each in facts.slices
-        if each.spec.node_name and each.spec.driver in drivers
-        for device in each.spec.devices or ()
-        if device.is_gpu
-        and device.allow_multiple_allocations
-        and not (device.is_shared_card and devices.share_steps_of(each.spec.node_name))
-    ]
-    return list(dict.fromkeys(found))

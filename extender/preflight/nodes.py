@@ -10,7 +10,7 @@ from extender.api.names import (
     LABEL_GPU_MODEL,
     NVIDIA_GPU,
 )
-from extender.preflight.devices import cards_published
+from extender.preflight.devices import has_published_cards
 from extender.preflight.facts import PRESENT, Facts, Node
 from extender.preflight.findings import PreflightFinding, State, some
 
@@ -25,7 +25,7 @@ _RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
 def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about nodes."""
     gpu_nodes = [each for each in facts.nodes if has_gpus(each)]
-    if not gpu_nodes and cards_published(facts):
+    if not gpu_nodes and has_published_cards(facts):
         return
     if not gpu_nodes:
         advice = "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery"
