@@ -35,7 +35,7 @@ from tests.support.controlplane.handles import Cluster, run_kubectl
 from tests.support.controlplane.kubeconfig import write_kubeconfig
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import MANIFESTS, Installation, Program
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import is_admitting, register_webhooks
 
 SEEN_S: Final = 30.0
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
@@ -291,18 +291,9 @@ class Stage:
             self._post(f"/api/v1/namespaces/{namespace}/secrets", secret)
 
     def _call_webhooks(self) -> None:
-        url = f"https://{LOOPBACK}:{self.webhooks.port}"
-        ca = self.webhook_ca.read_bytes()
-        for document in webhook_configurations(url, ca):
-            plural = f"{document['kind'].lower()}s"
-            self._post(f"{ADMISSION}/{plural}", document)
-        probe = half("probe")
-
-        def is_called() -> bool:
-            answer = self.admin.send("POST", f"{PODS.format(HOME)}?dryRun=All", probe)
-            return answer.is_stored and "schedulingGates" in answer.body["spec"]
-
-        self.until(is_called, "a pod changed by the webhook")
+        admin = self.plane.admin
+        register_webhooks(admin, self.webhooks.port, self.webhook_ca.read_bytes())
+        self.until(lambda: is_admitting(admin, HOME), "a pod with the gate")
 
     def _post(self, path: str, body: Body) -> None:
         answer = self.admin.send("POST", path, body)

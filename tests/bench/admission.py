@@ -17,8 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,10 @@ import yaml
 from tests.bench import cluster
 from tests.bench.figures import Figure, percentile, show
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import run_kubectl, wait_for
+from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Installation, Program, install
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import webhooks_in_force
 
 #: Creates at a time -> the bar of what p99 may grow by, in ms; None: no bar.
 BARS_MS: dict[int, float | None] = {1: None, 50: 250.0, 500: 1000.0}
@@ -45,8 +44,6 @@ N_BURST = 10_000
 BURST_AT_ONCE = 1000
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-SEEN_S = 30.0
 #: Figures of each number of creates at a time.
 N_FIGURES = 10
 
@@ -205,23 +202,12 @@ def _pod(name: str) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _installed(plane: ControlPlane, webhooks: Program, folder: Path) -> Iterator[None]:
-    """The shipped configuration, in force; and taken away."""
-    url = f"https://{LOOPBACK}:{webhooks.port}"
-    (configuration,) = webhook_configurations(url, (folder / "ca.crt").read_bytes())
-    plane.admin.post(CONFIGURATIONS, configuration)
-
-    def is_changed(expected: bool) -> bool:
-        made = plane.admin.post(f"{PODS}?dryRun=All", _pod("probe"))
-        return ("schedulingGates" in made["spec"]) is expected
-
-    try:
-        wait_for(lambda: is_changed(True), SEEN_S, "the webhook")
-        yield
-    finally:
-        plane.admin.delete(f"{CONFIGURATIONS}/ballast-webhooks")
-        wait_for(lambda: not is_changed(True), SEEN_S, "the webhook's end")
+def _installed(
+    plane: ControlPlane, webhooks: Program, folder: Path
+) -> AbstractContextManager[None]:
+    """The shipped webhooks are called inside the block, and not after it."""
+    ca = (folder / "ca.crt").read_bytes()
+    return webhooks_in_force(plane.admin, webhooks.port, ca, NAMESPACE)
 
 
 def _empty(plane: ControlPlane) -> None:

@@ -8,8 +8,7 @@ webhooks, `control` and `serve`. Same control plane, same pods but for what the 
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +22,8 @@ from tests.bench.figures import Figure, percentile
 from tests.bench.throughput import make_queues
 from tests.bench.waits import Times
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import wait_for
-from tests.support.controlplane.ports import LOOPBACK
-from tests.support.installation import Installation, Program, install
-from tests.support.webhook_config import register_webhooks
+from tests.support.installation import Installation, install
+from tests.support.webhook_config import webhooks_in_force
 
 N_NODES: Final = 100
 CARDS: Final = 8
@@ -34,7 +31,6 @@ N_PODS: Final = 600
 N_WRITERS: Final = 16
 #: Of the stock scheduler's rate.
 RATE_BAR: Final = 0.8
-IN_FORCE_S: Final = 30.0
 TIMEOUT_S: Final = 300.0
 
 
@@ -94,30 +90,13 @@ async def _ours(plane: ControlPlane) -> _Result:
     try:
         await asyncio.to_thread(installation.start)
         await asyncio.to_thread(webhooks.start)
-        async with _registered(plane, webhooks, folder):
+        ca = (folder / "ca.crt").read_bytes()
+        with webhooks_in_force(plane.admin, webhooks.port, ca, "bench"):
             programs = (installation.control, installation.serve, webhooks)
             return await _create(plane, {each.name: each.pid for each in programs})
     finally:
         webhooks.kill()
         installation.stop()
-
-
-@asynccontextmanager
-async def _registered(plane: ControlPlane, webhooks: Program, folder: Path) -> AsyncIterator[None]:
-    """The shipped webhooks in force; and taken away."""
-    url, ca = f"https://{LOOPBACK}:{webhooks.port}", (folder / "ca.crt").read_bytes()
-    paths = register_webhooks(plane.admin, url, ca)
-
-    def is_gated() -> bool:
-        made = plane.admin.post(f"{PODS.url('bench')}?dryRun=All", _pod("probe"))
-        return "schedulingGates" in made["spec"]
-
-    try:
-        await asyncio.to_thread(wait_for, is_gated, IN_FORCE_S, "the webhooks")
-        yield
-    finally:
-        for path in paths:
-            plane.admin.delete(path)
 
 
 async def _create(plane: ControlPlane, programs: Mapping[str, int]) -> _Result:

@@ -14,7 +14,7 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import MANIFESTS, Installation, Program, install
-from tests.support.webhook_config import KINDS, SHIPPED, webhook_configurations
+from tests.support.webhook_config import register_webhooks
 
 READY_S: Final = 60.0
 
@@ -79,13 +79,8 @@ class Parts:
         hooks.start_unready()
         ballast.start()
         hooks.wait_ready()
-        authority = (self._certificates / "ca.crt").read_bytes()
-        url = f"https://{LOOPBACK}:{hooks.port}"
-        for source in (SHIPPED, KINDS):
-            for configuration in webhook_configurations(url, authority, source):
-                kind = configuration["kind"].lower()
-                path = f"/apis/admissionregistration.k8s.io/v1/{kind}s"
-                self.plane.admin.ensure(path, configuration)
+        ca = (self._certificates / "ca.crt").read_bytes()
+        register_webhooks(self.plane.admin, hooks.port, ca)
 
     def start_view(self) -> None:
         """What answers questions; returns when it is ready."""

@@ -231,9 +231,8 @@ class Stage:
         self._register_webhooks()
 
     def _register_webhooks(self) -> None:
-        url = f"https://{LOOPBACK}:{self.programs['webhooks'].port}"
         ca = (self.plane.work / "webhook-certs" / "ca.crt").read_bytes()
-        register_webhooks(self.admin, url, ca)
+        register_webhooks(self.admin, self.programs["webhooks"].port, ca)
 
     def _end(self) -> None:
         for program in self.programs.values():

@@ -16,7 +16,6 @@ import pytest
 from extender.api import names
 from tests.integration.manifests.test_versions import other_release
 from tests.integration.view.test_questions import Asking, is_available
-from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support import device_cards
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
@@ -24,10 +23,9 @@ from tests.support.controlplane.builder import OTHER_RELEASES
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.nodes import GpuNodes
-from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Program, install
 from tests.support.session.used_rights import remember_uses
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import webhooks_in_force
 
 NODES = ("dra-0000", "dra-0001")
 
@@ -58,21 +56,19 @@ async def with_driver(
         try:
             await asyncio.to_thread(webhooks.start)
             await asyncio.to_thread(opened.view.start)
-            url, ca = f"https://{LOOPBACK}:{webhooks.port}", (folder / "ca.crt").read_bytes()
-            for configuration in webhook_configurations(url, ca):
-                admin.post(CONFIGURATIONS, configuration)
             await opened.until(lambda: is_available(opened), "the APIService to be available")
             await opened.until(lambda: is_counted(opened), "the published cards to be counted")
             for project in ("team-a", "team-b"):
                 for n_cards in (1, 2):
                     make(opened, project, device_cards.template(f"of-{n_cards}", n_cards))
-            await opened.until(lambda: is_called(opened), "a pod changed by the webhook")
-            yield opened
+            with webhooks_in_force(
+                admin, webhooks.port, (folder / "ca.crt").read_bytes(), "team-a"
+            ):
+                yield opened
         finally:
             webhooks.end()
             opened.view.end()
             cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
-            cluster.kubectl("delete", "mutatingwebhookconfiguration", "--all")
 
 
 @pytest.fixture
@@ -113,15 +109,6 @@ def is_counted(scene: Claiming) -> bool:
         for node in scene.admin.get("/api/v1/nodes")["items"]
     }
     return [said[node] for node in NODES] == ["2k", "2k"]
-
-
-def is_called(scene: Claiming) -> bool:
-    path = "/api/v1/namespaces/team-a/pods?dryRun=All"
-    try:
-        made = scene.admin.post(path, claiming("probe", 1))
-    except ApiRefusedError:
-        return False
-    return any(gate["name"] == names.GATE for gate in made["spec"].get("schedulingGates", ()))
 
 
 def rows(scene: Claiming) -> dict[str, tuple[str, int]]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support import workloads
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster, run_kubectl, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.installation import MANIFESTS, Installation, Program, install
 from tests.support.kueue.running import API, NAMESPACE, Kueue
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import register_webhooks
 
 #: Seconds in which whatever is waited for comes about, on two busy cores.
 DONE_S: Final = 180.0
@@ -113,10 +112,8 @@ class Worker:
             for program in (webhooks, self.view):
                 stack.callback(program.kill)
                 program.start()
-            url = f"https://{LOOPBACK}:{webhooks.port}"
             ca = (self._folder / "certificates" / "ca.crt").read_bytes()
-            for document in webhook_configurations(url, ca):
-                admin.post(CONFIGURATIONS, document)
+            register_webhooks(admin, webhooks.port, ca)
             Cluster(self.plane, "default", None).add_gpu_nodes(1, CARDS)
             kueue = Kueue(self.plane, self._folder / "kueue", ready_s=READY_S)
             kueue.install()

@@ -14,11 +14,10 @@ from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.metrics_api import Load, served
 from tests.integration.monitoring.prometheus import Monitoring, monitoring, program
-from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.process import Process
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import webhooks_in_force
 
 PAGE = Path(__file__).parents[3] / "docs" / "inference.md"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team-a/deployments"
@@ -34,14 +33,11 @@ async def opened_with_webhooks(cluster: Cluster, cards: int, folder: Path) -> As
     async with Scene.open(cluster, n_nodes=2, cards=cards) as opened:
         webhooks = opened.installation.webhooks(folder)
         await asyncio.to_thread(webhooks.start)
-        url = f"https://{LOOPBACK}:{webhooks.port}"
+        ca = (folder / "ca.crt").read_bytes()
         try:
-            for document in webhook_configurations(url, (folder / "ca.crt").read_bytes()):
-                opened.admin.post(CONFIGURATIONS, document)
-            await opened.until(lambda: is_changed(opened), "a pod that was changed")
-            yield opened
+            with webhooks_in_force(opened.admin, webhooks.port, ca, "team-a"):
+                yield opened
         finally:
-            opened.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
             webhooks.kill()
 
 
@@ -65,13 +61,6 @@ async def started(controllers: Some) -> AsyncIterator[Some]:
         yield controllers
     finally:
         await asyncio.to_thread(controllers.stop)
-
-
-def is_changed(scene: Scene) -> bool:
-    pod = deployment(1, None)["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
-    pod["metadata"] = {"name": "probe"}
-    made = scene.admin.post("/api/v1/namespaces/team-a/pods?dryRun=All", pod)
-    return "schedulingGates" in made["spec"]
 
 
 def deployment(n: int, floor: int | None) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from extender.state.cluster import ClusterState
 from tests.integration.manifests.one_project import GROUPS, SEEN_S
 from tests.support import workloads
 from tests.support.controlplane.handles import Api, Cluster, wait_for
-from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import MANIFESTS, Installation, Program
 from tests.support.rights import used
 from tests.support.sight import until
@@ -146,7 +145,7 @@ def webhooks(api: Api, tmp_path: Path) -> Iterator[Program]:
     body = workloads.project("vision", "research", api.namespace, 2)
     admin.post(f"{workloads.API}/gpuprojects", body)
     program = Installation(api.control_plane).webhooks(tmp_path, "--secret=ballast-webhooks-tls")
-    register_webhooks(admin, f"https://{LOOPBACK}:{program.port}", certs.make().ca)
+    register_webhooks(admin, program.port, certs.make().ca)
     try:
         program.start()
         yield program

@@ -14,12 +14,10 @@ from click.testing import CliRunner
 
 from extender.__main__ import main
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
-from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Program
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import webhooks_in_force
 
 ROOT = "/apis/view.ballast.dev/v1alpha1"
 
@@ -317,13 +315,11 @@ async def _webhooks(scene: Asking, folder: Path) -> AsyncIterator[None]:
         scene.cluster.kubectl(
             "label", "namespace", space, "ballast.dev/managed=true", "--overwrite"
         )
-    url = f"https://{LOOPBACK}:{webhooks.port}"
+    ca = (folder / "ca.crt").read_bytes()
     try:
-        for document in webhook_configurations(url, (folder / "ca.crt").read_bytes()):
-            scene.admin.post(CONFIGURATIONS, document)
-        yield
+        with webhooks_in_force(scene.admin, webhooks.port, ca, "team-a"):
+            yield
     finally:
-        scene.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
         webhooks.kill()
 
 

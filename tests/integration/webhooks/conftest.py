@@ -13,10 +13,10 @@ import pytest
 from tests.conftest import fresh_namespace
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import Api, wait_for
+from tests.support.controlplane.handles import Api
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.installation import Program
-from tests.support.webhook_config import REGISTRATION, register_webhooks
+from tests.support.webhook_config import REGISTRATION, webhooks_in_force
 
 BASE = Path(__file__).parents[3] / "manifests" / "base"
 CONFIGURATIONS = f"{REGISTRATION}/mutatingwebhookconfigurations"
@@ -73,16 +73,12 @@ def admission(
     program = _program(api, cert_dir)
     program.start()
     admission = Admission(api, program, cert_dir / "ca.crt")
-    where = f"https://{LOOPBACK}:{program.port}", admission.ca.read_bytes()
-    admin = api.control_plane.admin
+    admin, ca = api.control_plane.admin, admission.ca.read_bytes()
     admin.post(PROJECTS, _project(api.namespace))
-    register_webhooks(admin, *where)
     try:
-        wait_for(lambda: _is_in_force(admission), SEEN_S, "a pod changed by the webhook")
-        yield admission
+        with webhooks_in_force(admin, program.port, ca, api.namespace):
+            yield admission
     finally:
-        for kind in ("mutating", "validating"):
-            api.kubectl("delete", f"{kind}webhookconfiguration", "ballast-webhooks")
         program.kill()
 
 
@@ -105,12 +101,6 @@ def _project(namespace: str) -> dict[str, Any]:
         "metadata": {"name": "vision"},
         "spec": {"department": "research", "namespaces": [namespace]},
     }
-
-
-def _is_in_force(admission: Admission) -> bool:
-    """Whether the API server calls the webhook, and the webhook knows the project."""
-    probe = manifest("probe", {"gpu-fraction": "0.5"})
-    return "schedulingGates" in admission.create(probe, is_stored=False)["spec"]
 
 
 def manifest(name: str, notes: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:

@@ -77,8 +77,7 @@ def cluster_without_us(
     admin, port = control_plane.admin, free_port()
     admin.post(PROJECTS, _project(api.namespace))
     control_plane.make_namespace(OTHERS)
-    url, authority = f"https://{LOOPBACK}:{port}", certs.make().ca
-    register_webhooks(admin, url, authority)
+    register_webhooks(admin, port, certs.make().ca)
     cluster = Cluster(api, _program(api, port, tmp_path_factory.mktemp("certs")))
     try:
         wait_for(lambda: NO_WEBHOOK in cluster.refusal(manifest("p", HALF)), SEEN_S, "the policies")

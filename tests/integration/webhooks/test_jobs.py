@@ -10,8 +10,7 @@ import pytest
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.controlplane.handles import Cluster
-from tests.support.controlplane.ports import LOOPBACK
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import is_admitting, webhook_configurations
 
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 JOB_WEBHOOK = "jobs.ballast.dev"
@@ -33,9 +32,9 @@ async def scene(
         label = "ballast.dev/managed=true"
         for namespace in ("team-a", "team-b"):
             opened.cluster.kubectl("label", "namespace", namespace, label, "--overwrite")
-        url = f"https://{LOOPBACK}:{webhooks.port}"
+        ca = (tmp_path / "ca.crt").read_bytes()
         try:
-            for document in webhook_configurations(url, (tmp_path / "ca.crt").read_bytes()):
+            for document in webhook_configurations(webhooks.port, ca):
                 kept = [each for each in document["webhooks"] if each["name"] in request.param]
                 opened.admin.post(CONFIGURATIONS, document | {"webhooks": kept})
             yield opened
@@ -62,19 +61,11 @@ def stock_job() -> dict[str, Any]:
 
 async def reclaim_twelve(scene: Scene) -> None:
     """The stock Job has borrowed all cards, and the other project takes back its own."""
-    # The API server uses a new webhook after a moment.
-    await scene.until(lambda: "schedulingGates" in _tried_pod(scene), "a pod that was changed")
+    await scene.until(lambda: is_admitting(scene.admin, "team-a"), "a pod with the gate")
     scene.admin.post(JOBS, stock_job())
     await scene.until_bound("team-a", N_PODS)
     scene.submit_job("team-b", "owner", RECLAIMED, 1000)
     await scene.until_bound("team-b", RECLAIMED)
-
-
-def _tried_pod(scene: Scene) -> dict[str, Any]:
-    """The spec of a pod of the Job, as it would be stored."""
-    pod = stock_job()["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
-    pod["metadata"] = {"name": "probe"}
-    return dict(scene.admin.post("/api/v1/namespaces/team-a/pods?dryRun=All", pod)["spec"])
 
 
 def _failed_because(scene: Scene) -> str:

@@ -20,10 +20,9 @@ from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.builder import KUBERNETES_VERSION, OTHER_PROGRAMS
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster, run_kubectl
-from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import MANIFESTS, install
 from tests.support.session.used_rights import remember_uses
-from tests.support.webhook_config import webhook_configurations
+from tests.support.webhook_config import is_admitting, register_webhooks
 
 PINNED = KUBERNETES_VERSION.rpartition(".")[0]
 API = {PINNED: "v1alpha2", "1.37": "v1beta1"}
@@ -63,22 +62,13 @@ async def scene(
         async with Scene.open(Cluster(plane, "default", None), n_nodes=2, cards=8) as scene:
             webhooks = scene.installation.webhooks(certificates)
             webhooks.start()
-            url = f"https://{LOOPBACK}:{webhooks.port}"
-            ca = (certificates / "ca.crt").read_bytes()
-            for configuration in webhook_configurations(url, ca):
-                plane.admin.post(CONFIGURATIONS, configuration)
-            await scene.until(lambda: is_called(scene), "a pod changed by the webhook")
+            register_webhooks(plane.admin, webhooks.port, (certificates / "ca.crt").read_bytes())
+            await scene.until(lambda: is_admitting(plane.admin, "team-a"), "a pod with the gate")
             try:
                 yield scene
             finally:
                 webhooks.end()
                 remember_uses(request.config, plane.logs)
-
-
-def is_called(scene: Scene) -> bool:
-    path = "/api/v1/namespaces/team-a/pods?dryRun=All"
-    made = scene.admin.post(path, member("probe", ""))
-    return any(gate["name"] == names.GATE for gate in made["spec"].get("schedulingGates", ()))
 
 
 def member(name: str, group: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def replicas(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
     admin.post(PROJECTS, _project(api.namespace))
     ports = [free_port(), free_port()]
     # One webhook for each replica; failures are not passed over here.
-    (configuration,) = webhook_configurations("https://unused", b"")
+    (configuration,) = webhook_configurations(port=1, ca=b"")
     shipped, *_ = configuration["webhooks"]
     configuration["webhooks"] = [
         shipped
