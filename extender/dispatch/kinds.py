@@ -157,7 +157,6 @@ class Secret(Struct):
 
 _PATH: Final = f"/apis/{KUEUE}"
 WORKLOADS: Final = Resource(Workload, _PATH, "workloads")
-ASKED: Final = Resource(Asked, _PATH, "workloads")
 ADMISSION_CHECKS: Final = Resource(AdmissionCheck, _PATH, "admissionchecks", is_namespaced=False)
 CONFIGS: Final = Resource(MultiKueueConfig, _PATH, "multikueueconfigs", is_namespaced=False)
 CLUSTERS: Final = Resource(MultiKueueCluster, _PATH, "multikueueclusters", is_namespaced=False)

@@ -12,8 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from extender.api.objects import Pod
 
-#: extenderv1.MinExtenderPriority and MaxExtenderPriority.
-MIN_SCORE: Final = 0
+#: extenderv1.MaxExtenderPriority; the least is 0.
 MAX_SCORE: Final = 10
 
 _T = TypeVar("_T")

@@ -20,7 +20,7 @@ from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
 from extender.kube.client import MERGE_PATCH, Client
 from extender.kube.errors import KubeError, NotFound
-from extender.kube.resources import KubeObject, Resource
+from extender.kube.resources import Resource
 from extender.kube.transport import Call
 
 #: Limits of the API, in characters: longer values are refused.
@@ -222,14 +222,6 @@ class EventRecorder:
         if story.count > 1:
             event["series"] = _series(story)
         return event
-
-
-def ref_of(resource: Resource[Any], obj: KubeObject) -> ObjectRef:
-    """How an Event names `obj`, an object of `resource`."""
-    meta = obj.metadata
-    return ObjectRef(
-        resource.api_version, resource.kind.__name__, meta.name, meta.namespace, meta.uid
-    )
 
 
 def _name(about: ObjectRef) -> str:

@@ -9,7 +9,7 @@ Pods without a row hold whole cards of unknown index (`GpuNode.n_foreign`), or s
 cards. A row that would be the first on a card leaves that many cards without a row.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -107,11 +107,6 @@ def add_row(gpu_node: GpuNode, rows: Rows, row: Row) -> Rows | Refused:
     if own is None:
         return (*rows, row)
     return tuple(row if other.uid == row.uid else other for other in rows)
-
-
-def remove_rows(rows: Iterable[Row], uids: Collection[str]) -> Rows:
-    """The rows of all other pods."""
-    return tuple(row for row in rows if row.uid not in uids)
 
 
 def restore_rows(rows: Rows, added: Iterable[Row], before: Mapping[str, Row | None]) -> Rows:

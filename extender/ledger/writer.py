@@ -149,23 +149,6 @@ class Ledger:
         outcome.written = {node: self._seen[node] for node in writes if node in self._seen}
         return outcome
 
-    async def reserve(self, rows_by_node: Mapping[str, Sequence[Row]]) -> Refused | None:
-        """Add the rows on all their nodes; on refusal of any, on none. Raises KubeError."""
-        outcome = await self.commit([RowChange("reserve", rows=rows_by_node)])
-        for error in outcome.failed.values():
-            raise error
-        return next(iter(outcome.refused.values()), None)
-
-    async def free(self, rows_by_node: Mapping[str, Collection[Row]]) -> None:
-        """Remove exactly these rows; the caller knows that they may go. Raises KubeError."""
-        for error in (await self.commit([RowChange("free", frees=rows_by_node)])).failed.values():
-            raise error
-
-    async def mark_bound(self, uids_by_node: Mapping[str, Collection[str]]) -> None:
-        """Make the pods' reserved rows bound; missing ones are passed over. Raises KubeError."""
-        for error in (await self.commit([RowChange("bound", bound=uids_by_node)])).failed.values():
-            raise error
-
     # -- one node ----------------------------------------------------------------------------
 
     def _newest(self, node: str) -> GpuNode | None:

@@ -230,13 +230,6 @@ class Session:
         """The places that the workload is given in this cycle."""
         return [*self.started_now(key), *self.awaited_now(key)]
 
-    def given_now(self, state: State) -> Iterator[tuple[WorkloadView, Placement]]:
-        """The places that workloads are given in this cycle, to start at once or to wait for."""
-        for (key, each), placements in self._placed.items():
-            if each == state:
-                workload = self.snapshot.workloads[key]
-                yield from ((workload, placement) for placement in placements)
-
     def is_served(self, key: str) -> bool:
         """Whether the workload is given anything in this cycle."""
         return (key, "reserved") in self._placed or (key, "nominated") in self._placed

@@ -29,7 +29,6 @@ RIGHTS: Final = (
 
 class NodeInfo(Struct, rename="camel"):
     container_runtime_version: str = ""
-    kubelet_version: str = ""
 
 
 class NodeStatus(Struct, rename="camel"):
@@ -72,11 +71,9 @@ class PodTemplate(Struct):
 class JobSpec(Struct, rename="camel"):
     template: PodTemplate = field(default_factory=PodTemplate)
     pod_failure_policy: dict[str, Any] | None = None
-    backoff_limit: int = 6
 
 
 class JobStatus(Struct, rename="camel"):
-    completion_time: str | None = None
     conditions: list[dict[str, Any]] | None = None
 
 

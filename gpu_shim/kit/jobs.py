@@ -14,10 +14,6 @@ from typing import Any
 MIB = 1 << 20
 #: Products of 8192 x 8192 that are queued at once by `ahead`: about 2.8 s of an H100.
 AHEAD = 2000
-#: PyTorch's allocators, by what its variable says.
-ALLOCATORS = {
-    "native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync",
-}  # fmt: skip
 
 
 def tell(**what: Any) -> None:

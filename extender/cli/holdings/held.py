@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from extender.api import names
 from extender.api.units import MILLI_PER_GPU, format_age, format_gpus
-from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
+from extender.cli.ask import Answer, key_of, listed, path_of
 from extender.cli.holdings.agents import Use, uses
 from extender.cli.terminal.show import Column, Listing
 from extender.kube.client import Client
@@ -244,8 +244,3 @@ LISTINGS: Final[Mapping[str, Listing]] = {
         "No pod holds a GPU here.",
     ),
 }  # fmt: skip
-
-
-async def pods_or_none(client: Client, namespace: str, selector: str) -> list[Answer] | None:
-    """The pods of a namespace; None where the user may not list them."""
-    return await listed_or_none(client, path_of("pods", namespace), selector=selector)

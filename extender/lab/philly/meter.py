@@ -36,7 +36,6 @@ class ReplayMeter:
     steady_held_gpu_s: int = 0
     steady_lost_gpu_s: int = 0
     steady_idle_pending_gpu_s: int = 0
-    steady_pending_s: int = 0
     steady_deprived_gpu_s: dict[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     _held: dict[str, int] = field(default_factory=dict)
@@ -91,7 +90,6 @@ class ReplayMeter:
     def _advance_steady(self, took_s: int) -> None:
         self.steady_held_gpu_s += self._n_held * took_s
         if self._n_waiting:
-            self.steady_pending_s += took_s
             self.steady_idle_pending_gpu_s += (self.trace.gpus - self._n_held) * took_s
         for tenant, owed in self._owed.items():
             self.steady_deprived_gpu_s[tenant] += owed * took_s

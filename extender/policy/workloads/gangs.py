@@ -44,25 +44,16 @@ def unit_of(workload: WorkloadView, live: Collection[PodView], pod: PodView) -> 
     return live
 
 
-def next_chunk(
-    workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
-) -> Sequence[PodView]:
-    """What must be placed next, all or none: what minimums lack, then one unit of surplus.
-
-    `waiting` is in the order in which pods are to start. Empty when nothing waits, or when there
-    are not enough pods to reach the minimum.
-    """
-    return next(iter(next_chunks(workload, live, waiting)), ())
-
-
 def next_chunks(
     workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
 ) -> Iterator[Sequence[PodView]]:
-    """`next_chunk`, and then what may be tried in its place when that has no room, best first.
+    """What must be placed next, all or none: what minimums lack, or else one unit of surplus; then
+    what may be tried in its place when that has no room, best first.
 
-    Surplus of a group grows by one pod, a group that holds nothing by its minimum; the group that
-    holds least of its minimum goes first, and among pods those of the same `order` may pass one
-    another.
+    `waiting` is in the order in which pods are to start. Nothing when nothing waits, or when there
+    are not enough pods to reach the minimum. Surplus of a group grows by one pod, a group that
+    holds nothing by its minimum; the group that holds least of its minimum goes first, and among
+    pods those of the same `order` may pass one another.
     """
     if not waiting:
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from extender.api.reasons import Reason
 from extender.kube.client import Client
-from extender.kube.recorder import EventRates, EventRecorder, ObjectRef, ref_of
+from extender.kube.recorder import EventRates, EventRecorder, ObjectRef
 from extender.kube.resources import PODS, PROJECTS
 from tests.integration.kube.mirror import counted
 from tests.integration.kube.objects import pod
@@ -46,9 +46,8 @@ def some_pod(namespace: str, name: str = "p") -> ObjectRef:
 async def test_an_event_says_who_what_and_why(api: Api, client: Client) -> None:
     made = await client.create(PODS, pod("victim"), api.namespace)
     async with recording(client) as recorder:
-        recorder.record(
-            ref_of(PODS, made), Reason.RECLAIMED, "makes room", "Warning", some_pod(api.namespace)
-        )
+        about = ObjectRef("v1", "Pod", "victim", api.namespace, made.metadata.uid)
+        recorder.record(about, Reason.RECLAIMED, "makes room", "Warning", some_pod(api.namespace))
         (event,) = await events(client, api.namespace, 1)
     assert event["regarding"]["name"] == "victim"
     assert event["regarding"]["uid"] == made.metadata.uid

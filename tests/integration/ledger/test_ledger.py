@@ -2,7 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 import pytest
@@ -89,6 +97,20 @@ def ledger_of(client: Client, known: dict[str, GpuNode]) -> Ledger:
     return Ledger(client, known.get, base_s=0.001)
 
 
+async def reserve(ledger: Ledger, rows: Mapping[str, Sequence[Row]]) -> Refused | None:
+    """Add the rows on all their nodes; on refusal of any, on none."""
+    outcome = await ledger.commit([RowChange("reserve", rows=rows)])
+    for error in outcome.failed.values():
+        raise error
+    return next(iter(outcome.refused.values()), None)
+
+
+async def free(ledger: Ledger, rows: Mapping[str, Collection[Row]]) -> None:
+    """Remove exactly these rows."""
+    for error in (await ledger.commit([RowChange("free", frees=rows)])).failed.values():
+        raise error
+
+
 async def all_of(tasks: Iterable[Awaitable[Any]]) -> list[Any]:
     return list(await asyncio.gather(*tasks))
 
@@ -132,7 +154,7 @@ async def test_gangs_that_race_for_too_few_cards_land_whole_or_not_at_all(
             name: [row(pod(f"g{number}-{at}").build(), whole((number * (at + 1)) % 5), epoch=1)]
             for at, name in enumerate(names)
         }
-        return await ledger_of(client, known).reserve(rows)
+        return await reserve(ledger_of(client, known), rows)
 
     outcomes = await all_of(place(number) for number in range(N_WRITERS))
     nodes = await live(client, *names)
@@ -197,9 +219,9 @@ async def test_a_gang_that_is_refused_on_one_node_is_taken_back_on_the_others(
     known = await make_nodes(client, "n1", "n2", cards=1)
     ledger = ledger_of(client, known)
     held = row(A, whole(0), "nominated")
-    assert await ledger.reserve({"n1": [held], "n2": [row(B, whole(0))]}) is None
+    assert await reserve(ledger, {"n1": [held], "n2": [row(B, whole(0))]}) is None
     gang = {"n1": [row(A, whole(0), epoch=2)], "n2": [row(C, whole(0), epoch=2)]}
-    refused = await ledger.reserve(gang)
+    refused = await reserve(ledger, gang)
     assert isinstance(refused, Refused)
     assert refused.reason is Reason.CARDS_BUSY
     nodes = await live(client, "n1", "n2")
@@ -210,7 +232,7 @@ async def test_a_gang_that_is_refused_on_one_node_is_taken_back_on_the_others(
 async def test_the_rest_of_a_batch_stays_when_one_change_is_refused(client: FaultyClient) -> None:
     known = await make_nodes(client, "n1", "n2", cards=1)
     ledger = ledger_of(client, known)
-    await ledger.reserve({"n2": [row(B, whole(0))]})
+    await reserve(ledger, {"n2": [row(B, whole(0))]})
     outcome = await ledger.commit(
         [
             RowChange("gang", rows={"n1": [row(A, part(0, 500))], "n2": [row(C, part(0, 500))]}),
@@ -226,11 +248,11 @@ async def test_a_node_without_a_ledger_refuses_rows_and_ignores_frees(
 ) -> None:
     known = await make_nodes(client, "n1")
     ledger = ledger_of(client, known)
-    refused = await ledger.reserve({"n1": [row(A, whole(0))], "gone": [row(B, whole(0))]})
+    refused = await reserve(ledger, {"n1": [row(A, whole(0))], "gone": [row(B, whole(0))]})
     assert isinstance(refused, Refused)
     assert refused.reason is Reason.UNKNOWN_NODE
     assert uids((await live(client, "n1"))["n1"]) == set()
-    await ledger.free({"gone": [row(A, whole(0))]})
+    await free(ledger, {"gone": [row(A, whole(0))]})
 
 
 # -- what is known and what is live ----------------------------------------------------------
@@ -238,9 +260,9 @@ async def test_a_node_without_a_ledger_refuses_rows_and_ignores_frees(
 
 async def test_a_stale_picture_costs_a_conflict_and_no_row(client: FaultyClient) -> None:
     known = await make_nodes(client, "n1")
-    await ledger_of(client, known).reserve({"n1": [row(A, whole(0))]})
+    await reserve(ledger_of(client, known), {"n1": [row(A, whole(0))]})
     conflicts = counted("conflicts")
-    await ledger_of(client, known).reserve({"n1": [row(B, whole(1))]})
+    await reserve(ledger_of(client, known), {"n1": [row(B, whole(1))]})
     assert counted("conflicts") == conflicts + 1
     assert uids((await live(client, "n1"))["n1"]) == {A.metadata.uid, B.metadata.uid}
 
@@ -250,10 +272,10 @@ async def test_a_full_card_in_a_stale_picture_is_looked_at_again_before_refusing
 ) -> None:
     known = await make_nodes(client, "n1")
     ledger = ledger_of(client, known)
-    await ledger.reserve({"n1": [row(A, whole(0))]})
+    await reserve(ledger, {"n1": [row(A, whole(0))]})
     stale = await live(client, "n1")
-    await ledger.free({"n1": [row(A, whole(0))]})
-    assert await ledger_of(client, stale).reserve({"n1": [row(B, whole(0))]}) is None
+    await free(ledger, {"n1": [row(A, whole(0))]})
+    assert await reserve(ledger_of(client, stale), {"n1": [row(B, whole(0))]}) is None
 
 
 async def test_ones_own_last_write_is_known_before_the_watch_tells_it(
@@ -262,7 +284,7 @@ async def test_ones_own_last_write_is_known_before_the_watch_tells_it(
     ledger = ledger_of(client, await make_nodes(client, "n1"))
     conflicts = counted("conflicts")
     for index, holder in enumerate((A, B, C)):
-        await ledger.reserve({"n1": [row(holder, whole(index))]})
+        await reserve(ledger, {"n1": [row(holder, whole(index))]})
     assert counted("conflicts") == conflicts
     assert len((await live(client, "n1"))["n1"].spec.rows) == 3
 
@@ -273,7 +295,7 @@ async def test_ones_own_last_write_is_known_before_the_watch_tells_it(
 async def test_a_write_whose_answer_is_lost_is_found_by_reading(client: FaultyClient) -> None:
     known = await make_nodes(client, "n1")
     client.is_lost_after = lambda _: client.n_lost == 0
-    assert await ledger_of(client, known).reserve({"n1": [row(A, whole(0))]}) is None
+    assert await reserve(ledger_of(client, known), {"n1": [row(A, whole(0))]}) is None
     assert client.n_lost == 1
     node = (await live(client, "n1"))["n1"]
     assert (uids(node), node.metadata.generation) == ({A.metadata.uid}, 2)
@@ -282,7 +304,7 @@ async def test_a_write_whose_answer_is_lost_is_found_by_reading(client: FaultyCl
 async def test_a_write_that_never_arrived_is_sent_again(client: FaultyClient) -> None:
     known = await make_nodes(client, "n1")
     client.is_lost_before = lambda _: client.n_lost < 2
-    assert await ledger_of(client, known).reserve({"n1": [row(A, whole(0))]}) is None
+    assert await reserve(ledger_of(client, known), {"n1": [row(A, whole(0))]}) is None
     assert client.n_lost == 2
     assert uids((await live(client, "n1"))["n1"]) == {A.metadata.uid}
 
@@ -291,10 +313,10 @@ async def test_rows_whose_answer_was_lost_are_taken_back_with_their_gang(
     client: FaultyClient,
 ) -> None:
     known = await make_nodes(client, "n1", "n2", cards=1)
-    await ledger_of(client, known).reserve({"n2": [row(B, whole(0))]})
+    await reserve(ledger_of(client, known), {"n2": [row(B, whole(0))]})
     client.is_lost_after = lambda name: name == "n1" and client.n_lost == 0
-    refused = await ledger_of(client, known).reserve(
-        {"n1": [row(A, whole(0))], "n2": [row(C, whole(0))]}
+    refused = await reserve(
+        ledger_of(client, known), {"n1": [row(A, whole(0))], "n2": [row(C, whole(0))]}
     )
     assert isinstance(refused, Refused)
     assert client.n_lost == 1
@@ -348,7 +370,7 @@ async def test_a_process_that_does_not_lead_writes_nothing_and_takes_nothing_bac
 
     client.before_write = stop
     with pytest.raises(NotLeading):
-        await ledger_of(client, known).reserve({"n1": [row(A, whole(0))]})
+        await reserve(ledger_of(client, known), {"n1": [row(A, whole(0))]})
     assert uids((await live(client, "n1"))["n1"]) == set()
 
 
@@ -368,7 +390,7 @@ async def test_rows_are_stored_as_they_were_meant(client: FaultyClient) -> None:
         epoch=1_000_001,
         reserved_at=1_700_000_000,
     )
-    await ledger_of(client, known).reserve({"n1": [meant]})
+    await reserve(ledger_of(client, known), {"n1": [meant]})
     assert (await live(client, "n1"))["n1"].spec.rows == [meant]
 
 
@@ -378,8 +400,8 @@ async def test_the_api_server_does_not_track_the_fields_of_rows(client: FaultyCl
     tracked = json.loads(await client.request("GET", path))
     assert tracked["metadata"]["managedFields"]
     ledger = ledger_of(client, known)
-    assert await ledger.reserve({"n-1": [row(A, part(0, 500))]}) is None
-    assert await ledger.reserve({"n-1": [row(B, part(1, 500))]}) is None
+    assert await reserve(ledger, {"n-1": [row(A, part(0, 500))]}) is None
+    assert await reserve(ledger, {"n-1": [row(B, part(1, 500))]}) is None
     found = json.loads(await client.request("GET", path))
     assert len(found["spec"]["rows"]) == 2
     assert "managedFields" not in found["metadata"]

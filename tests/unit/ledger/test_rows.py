@@ -9,7 +9,6 @@ from extender.ledger.rows import (
     Rows,
     add_rows,
     overbooked,
-    remove_rows,
     restore_rows,
     settle,
 )
@@ -209,7 +208,6 @@ def test_a_sick_card_can_still_be_emptied() -> None:
     ledger = gpu_node("n1", 1).sick(0).holds(old, row(B, part(0, 500))).build()
     settled = settle(ledger, NodeBatch(frees={old.identity}))
     assert [r.uid for r in settled.rows] == [B.metadata.uid]
-    assert remove_rows(settled.rows, [B.metadata.uid]) == ()
 
 
 def test_an_overbooked_card_is_told() -> None:

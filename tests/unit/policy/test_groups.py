@@ -1,7 +1,9 @@
 """Trees of groups: which pods are a legal state, what has to start next, and what may leave."""
 
+from collections.abc import Sequence
+
 from extender.policy.decide import decide
-from extender.policy.workloads.gangs import is_satisfied, next_chunk, next_chunks, unit_of
+from extender.policy.workloads.gangs import is_satisfied, next_chunks, unit_of
 from extender.state.model import GroupView, PodView, WorkloadView
 from tests.support.snapshots import Cluster, counts, statuses
 
@@ -22,6 +24,12 @@ def workload(tree: GroupView | None, leaves: str, *, least: int = 0) -> Workload
     return WorkloadView(
         key="ns/w", namespace="ns", name="w", min_member=least, pods=pods, tree=tree
     )
+
+
+def next_chunk(
+    workload: WorkloadView, live: Sequence[PodView], waiting: Sequence[PodView]
+) -> Sequence[PodView]:
+    return next(next_chunks(workload, live, waiting), ())
 
 
 def names(pods: object) -> list[str]:

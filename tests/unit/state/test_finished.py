@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from extender.api.events import Event, Removed, Upserted
 from extender.api.objects import Pod
-from extender.policy.workloads.gangs import next_chunk
+from extender.policy.workloads.gangs import next_chunks
 from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, WorkloadView
 from extender.state.trees import without_succeeded
@@ -45,7 +45,8 @@ def starts(workload: WorkloadView) -> list[str]:
     """Names of the pods that must be placed next."""
     waiting = [each for each in workload.pods if each.state == "gated"]
     live = [each for each in workload.pods if each.state != "gated"]
-    return [each.name for each in next_chunk(workload, live, waiting)]
+    chunk = next(next_chunks(workload, live, waiting), ())
+    return [each.name for each in chunk]
 
 
 # -- flat gangs ------------------------------------------------------------------------------
