@@ -6,7 +6,8 @@ a pod is evicted only if it has no place at the end, moves only if it ends elsew
 only if it still has its place then.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -18,7 +19,7 @@ from extender.policy.placement.same_cards import keep_cards
 from extender.policy.plan import ALL_STAGES, Admission, Eviction, Move, Placement, Plan, State
 from extender.policy.queues.tree import tally_of
 from extender.policy.workloads.disruption_budgets import Budgets
-from extender.policy.workloads.gangs import is_satisfied
+from extender.policy.workloads.gangs import is_satisfied, live_pods
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
@@ -68,20 +69,8 @@ class Rounds:
 
     def snapshot_after(self) -> Snapshot:
         """What the next round decides on; its table is a copy."""
-        now = self._now
-        return Snapshot(
-            now_s=now.now_s,
-            nodes=self.nodes.copy(),
-            pools=now.pools,
-            queues=now.queues,
-            workloads=now.workloads,
-            topologies=now.topologies,
-            tally=now.tally,
-            orphans=now.orphans,
-            budgets=self._budgets.left,
-            held_lately=now.held_lately,
-            placed=frozenset(self._placed()),
-        )
+        left, placed = self._budgets.left, frozenset(self._placed())
+        return dataclasses.replace(self._now, nodes=self.nodes.copy(), budgets=left, placed=placed)
 
     def _placed(self) -> Iterator[str]:
         """UIDs of the pods that any round so far gave a place."""
@@ -96,7 +85,7 @@ class Rounds:
         Nominations of earlier cycles are as they were: the first round has settled them.
         """
         after = _Views(self._now)
-        table, now_s = self.nodes, self.snapshot.now_s
+        now_s = self.snapshot.now_s
         for eviction in plan.evictions:
             pod = eviction.pod
             self._release(pod)
@@ -117,17 +106,7 @@ class Rounds:
             self._before.setdefault(before.key, before)
             after.tally.replace(before, changed)
             after.workloads[before.key] = changed
-        self._now = Snapshot(
-            now_s=now_s,
-            nodes=table,
-            pools=self._now.pools,
-            queues=self._now.queues,
-            workloads=after.workloads,
-            topologies=self._now.topologies,
-            tally=after.tally,
-            orphans=self._now.orphans,
-            held_lately=self._now.held_lately,
-        )
+        self._now = dataclasses.replace(self._now, workloads=after.workloads, tally=after.tally)
 
     def _release(self, pod: PodView) -> None:
         ix = self.nodes.ix_of(pod.node)
@@ -220,17 +199,6 @@ class _Views:
         """The pod is now as it is here, or is gone."""
         self._pods.setdefault(key, {})[uid] = pod
 
-    def keys(self) -> Iterable[str]:
-        """The workloads of which any pod was set."""
-        return self._pods.keys()
-
-    def pod(self, key: str, uid: str) -> PodView | None:
-        """The pod as it is now, or None if it is gone."""
-        pods = self._pods.get(key, {})
-        if uid in pods:
-            return pods[uid]
-        return next((pod for pod in self.workloads[key].pods if pod.uid == uid), None)
-
     def changed(self, now_s: int) -> Iterator[tuple[WorkloadView, WorkloadView]]:
         """Each workload as it was and as it is now."""
         for key, pods in self._pods.items():
@@ -286,7 +254,7 @@ class _Net:
         """Whether the rest of a gang would be below its minimum, since some of its pods end
         elsewhere and may not be moved there. Then what was evicted of it has no place in the end:
         the gang is evicted whole, as by the round that evicted it."""
-        live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+        live = live_pods(workload)
         stay = [
             pod
             for pod in workload.pods

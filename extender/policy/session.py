@@ -82,14 +82,16 @@ class Session:
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
-        matcher = NodeFilter(snapshot.nodes, snapshot.now_s, _kept_for_shares(snapshot))
+        node_filter = NodeFilter(snapshot.nodes, snapshot.now_s, _kept_for_shares(snapshot))
         beside = PodAffinity(snapshot)
         self.sim = Simulation(snapshot.nodes, beside or None)
-        topologies = TopologyDomains(snapshot.topologies, snapshot.nodes, matcher)
+        topologies = TopologyDomains(snapshot.topologies, snapshot.nodes, node_filter)
         fragmentation = Fragmentation(snapshot, self.sim)
-        self.places = Placer(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
+        self.places = Placer(
+            self.sim, node_filter, topologies, snapshot.pools, beside, fragmentation
+        )
         self.shortages = Shortages(self.places)
-        self.capacity_bound = CapacityBound(snapshot.nodes, matcher)
+        self.capacity_bound = CapacityBound(snapshot.nodes, node_filter)
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
         self.reservations = Reservations(future, self.settings)
@@ -205,17 +207,11 @@ class Session:
         if state == "reserved" and self.places.pod_affinity:
             self.places.pod_affinity.start(placement.pod for placement in placements)
 
-    def replace(
-        self,
-        key: str,
-        old: Sequence[Placement],
-        new: Sequence[Placement],
-        state: State = "nominated",
-    ) -> None:
-        """Some of the places that the workload is given are others now; the caller has moved them
-        in the simulation."""
+    def replace(self, key: str, old: Sequence[Placement], new: Sequence[Placement]) -> None:
+        """Some of the places that are nominated for the workload are others now; the caller has
+        moved them in the simulation."""
         gone = {id(placement) for placement in old}
-        placed = self._placed[key, state]
+        placed = self._placed[key, "nominated"]
         placed[:] = [*(each for each in placed if id(each) not in gone), *new]
 
     def awaited_now(self, key: str) -> Sequence[Placement]:

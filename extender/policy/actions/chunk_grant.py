@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from extender.api.reasons import Refused
 from extender.policy.placement.node_filter import NodeSet
-from extender.policy.placement.placer import Moment
+from extender.policy.placement.simulation import Moment
 from extender.policy.plan import Placement, State
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import check_room

@@ -48,7 +48,7 @@ from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger
+from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller
 from extender.policy.queues.room import check_room, format_amount
 from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session, placed_amounts
@@ -253,7 +253,7 @@ class _ReclaimRule(PreemptionRule):
                 eligibility.set_floor(queue, 1, (gpu, cpu, memory) if any(surplus) else owed)
             else:
                 eligibility.set_floor(queue, 0, larger(keep, quota))
-                eligibility.set_floor(queue, 1, keep if any(surplus) else _smaller(keep, owed))
+                eligibility.set_floor(queue, 1, keep if any(surplus) else smaller(keep, owed))
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the preemptor's queues stay within what they deserve, with the cards it has
@@ -356,10 +356,6 @@ def _without_unstated(quota: Amounts) -> Amounts:
     """The quota, and none where it binds nothing."""
     gpu, cpu, memory = (0 if most >= UNLIMITED else most for most in quota)
     return gpu, cpu, memory
-
-
-def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
-    return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
 
 
 def _share_of(queue: Queue) -> str:

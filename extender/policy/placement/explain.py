@@ -15,7 +15,7 @@ from extender.api.demand import Demand, mig_slices
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
-from extender.policy.placement.placer import Placer
+from extender.policy.placement.placer import Placer, fits_host
 from extender.policy.workloads.gangs import groups_of, leaves_below
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
@@ -112,11 +112,11 @@ class Shortages:
 
     def _alone(self, crowd: _Crowd, pool: str, *, minds_others: bool) -> _Cause | None:
         """Why not even one such pod has a place, or None when it has."""
-        pod, matcher = crowd.pod, self.places.node_filter
+        pod, node_filter = crowd.pod, self.places.node_filter
         demand, now = pod.demand, self.places.sim.now
-        candidates = matcher.candidates(pool, pod.constraints)
+        candidates = node_filter.candidates(pool, pod.constraints)
         if not candidates:
-            why = matcher.why_none(pool, pod.constraints)
+            why = node_filter.why_none(pool, pod.constraints)
             if crowd.count < crowd.n_pods:
                 why = f"{crowd.needs(_cards(demand) or _host(demand))}; {why}"
             was_refused = pod.refusals.count > 0
@@ -128,10 +128,10 @@ class Shortages:
             lack = never or self._most_free(demand, pool, candidates)
             why = f"{crowd.needs(_cards(demand))}; {lack}"
             return _Cause(Reason.INSUFFICIENT_GPU, why, is_for_ever=bool(never))
-        having = [ix for ix in fitting if not demand.counted or now.fits_counted(ix, demand)]
+        having = [ix for ix in fitting if now.fits_counted(ix, demand)]
         if not having:
             return self._lack_of_counted(crowd, fitting)
-        hosts = [ix for ix in having if self._host_fits(ix, demand)]
+        hosts = [ix for ix in having if fits_host(now, ix, demand)]
         if not hosts:
             return self._lack_of_host(crowd, having)
         if minds_others and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
@@ -251,14 +251,6 @@ class Shortages:
         beside = " that has the GPUs" if demand.devices else ""
         lack = f"one node{beside} has at most {most[name]} {name} free"
         return _Cause(reason, f"{crowd.needs(f'{n} {name}')}; {lack}")
-
-    def _host_fits(self, ix: int, demand: Demand) -> bool:
-        now = self.places.sim.now
-        return (
-            now.free_pods[ix] > 0
-            and (demand.cpu_milli == 0 or now.free_cpu_milli[ix] >= demand.cpu_milli)
-            and (demand.memory_mib == 0 or now.free_memory_mib[ix] >= demand.memory_mib)
-        )
 
     def _lack_of_host(self, crowd: _Crowd, having: Sequence[int]) -> _Cause:
         """What of CPU, memory and pod slots the nodes lack that have all else."""

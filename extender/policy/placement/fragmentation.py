@@ -9,7 +9,6 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
@@ -23,11 +22,10 @@ from extender.kernels.typical import (
     TypicalPod,
     fgd_measure,
 )
-from extender.policy.placement.simulation import Simulation
+from extender.policy.placement.simulation import Moment, Simulation
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
 
-_Moment = Literal["now", "later"]
 _FREE_OF_CHARGE = array("i", [0]) * MOST_MODELS
 
 
@@ -46,18 +44,18 @@ class Fragmentation:
     def __init__(self, snapshot: Snapshot, sim: Simulation) -> None:
         self._snapshot = snapshot
         self._sim = sim
-        self._known: dict[tuple[str, _Moment], _NodeFigures] = {}
+        self._known: dict[tuple[str, Moment], _NodeFigures] = {}
         self._model_ix: dict[int, int] = {}
 
     def best_place(
-        self, demand: Demand, candidates: "array[int]", pool: str, moment: _Moment
+        self, demand: Demand, candidates: "array[int]", pool: str, moment: Moment
     ) -> tuple[int, int]:
         """The best of `candidates` and its best card; card -1: as bin-pack has it; -1, -1: none.
 
         Costs the nodes that were touched since, and one pass over the candidates.
         """
         known = self._measured(pool, moment)
-        table = self._table(moment)
+        table = self._sim.table(moment)
         found = known.scores.get(demand)
         if found is None:
             scores = Scores.of(len(table))
@@ -72,9 +70,9 @@ class Fragmentation:
         ix = kernel.best_of(scores, candidates, known.fragments.model_ix, _FREE_OF_CHARGE)
         return ix, scores.card[ix] if ix >= 0 else -1
 
-    def _measured(self, pool: str, moment: _Moment) -> _NodeFigures:
+    def _measured(self, pool: str, moment: Moment) -> _NodeFigures:
         """The pool's figures, brought up to date."""
-        key, table = (pool, moment), self._table(moment)
+        key, table = (pool, moment), self._sim.table(moment)
         known = self._known.get(key)
         if known is None:
             self._model_ix = self._model_ix or _number_models(table)
@@ -89,9 +87,6 @@ class Fragmentation:
 
     def _touched(self, since: int) -> "array[int]":
         return array("i", sorted(set(self._sim.touched[since:])))
-
-    def _table(self, moment: _Moment) -> NodeTable:
-        return self._sim.now if moment == "now" else self._sim.later
 
 
 def _number_models(nodes: NodeTable) -> dict[int, int]:

@@ -8,7 +8,7 @@ fit costs one search.
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
@@ -16,7 +16,7 @@ from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.near_cards import pick_near
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.placement.pod_affinity import PodAffinity
-from extender.policy.placement.simulation import Cards, Simulation
+from extender.policy.placement.simulation import Cards, Moment, Simulation
 from extender.policy.placement.topology import DomainPlacer, DomainSearch, TopologyDomains
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
@@ -25,8 +25,6 @@ from extender.policy.workloads.pod_classes import Shape, alike, placing_orders, 
 from extender.state.card_shares import card_shares
 from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
 from extender.state.nodes import NodeTable
-
-Moment = Literal["now", "later"]
 
 _RULES: Final[Mapping[PlacementRule, int]] = {
     "binpack": kernel.BINPACK,
@@ -43,10 +41,17 @@ def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
     at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
     return (
         all(c.index < n_cards and table.cards.card_free[at + c.index] >= c.milli for c in cards)
-        and table.free_pods[ix] >= 1
+        and fits_host(table, ix, demand)
+        and table.fits_counted(ix, demand)
+    )
+
+
+def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
+    """Whether the node has the CPU, the memory and a pod slot free."""
+    return (
+        table.free_pods[ix] > 0
         and (demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= demand.cpu_milli)
         and (demand.memory_mib == 0 or table.free_memory_mib[ix] >= demand.memory_mib)
-        and (not demand.counted or table.fits_counted(ix, demand))
     )
 
 
@@ -73,7 +78,9 @@ class Placer:
         """
         pods = pending.chunk if chunk is None else chunk
         if pending.workload.tree is not None and has_topology(pending.workload):
-            return self.lay_out(pending, pool, FreeCapacity(self, moment), self.table(moment), pods)
+            return self.lay_out(
+                pending, pool, FreeCapacity(self, moment), self.sim.table(moment), pods
+            )
         shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
         if self._failed and self.has_failed(shapes, pool, moment):
             return None
@@ -161,7 +168,7 @@ class Placer:
     ) -> tuple[int, int]:
         """The best node for the pod and the card there, -1 where the rule does not name one; -1, -1
         where none has room."""
-        demand, rule, table = pod.demand, self._rule(pod, pool), self.table(moment)
+        demand, rule, table = pod.demand, self._rule(pod, pool), self.sim.table(moment)
         if self._is_fgd(pod, pool):
             return self.fragmentation.best_place(demand, candidates, pool, moment)
         if demand.counted and not demand.wants_gpu:
@@ -174,7 +181,7 @@ class Placer:
         self, pod: PodView, ix: int, pool: str, moment: Moment, card: int = -1
     ) -> Placement:
         """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
-        table = self.table(moment)
+        table = self.sim.table(moment)
         indices: tuple[int, ...] = (card,)
         if pod.constraints.delivery == "share":
             # As kube-scheduler does, which allocates it.
@@ -207,13 +214,9 @@ class Placer:
         found = self.node_filter.candidates(pool, pod.constraints, frame)
         demand = pod.demand
         if demand.counted:
-            table = self.table(moment)
+            table = self.sim.table(moment)
             found = array("i", [ix for ix in found if table.fits_counted(ix, demand)])
         return self.pod_affinity.allowed(pod, found, moment)
-
-    def table(self, moment: Moment) -> NodeTable:
-        """The nodes at that moment."""
-        return self.sim.now if moment == "now" else self.sim.later
 
     def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
         """Whether something no harder was tried before and had no place."""
@@ -223,10 +226,10 @@ class Placer:
                     return True
         return False
 
-    def forget_failures(self, pool: str, moment: Moment = "later") -> None:
-        """Something of the pool was released: what had no place then may have one."""
+    def forget_failures(self, pool: str) -> None:
+        """Something of the pool was released: what had no place later may have one."""
         for is_open in (False, True):
-            self._failed.pop((pool, moment, is_open), None)
+            self._failed.pop((pool, "later", is_open), None)
 
     def set_open(self, pool: str, *, is_open: bool) -> None:
         """Whether places of the pool that a reservation keeps count as free for now."""
@@ -255,7 +258,7 @@ class Placer:
     ) -> list[Placement] | None:
         """Places for pods of one shape that belong together: where bin-pack doesn't say how, on as
         few nodes as there can be."""
-        first, table = pods[0], self.table(moment)
+        first, table = pods[0], self.sim.table(moment)
         candidates = self.node_filter.candidates(pool, first.constraints, frame)
         if len(self.node_filter.unavoided(candidates, first.constraints)) < len(candidates):
             return self._place_singly(pods, pool, moment, frame)
@@ -285,7 +288,7 @@ class Placer:
         As long as no node takes all that are left, one that takes most is filled; the rest goes
         where it fits most tightly.
         """
-        table, demand, rule = self.table(moment), pods[0].demand, self._rule(pods[0], pool)
+        table, demand, rule = self.sim.table(moment), pods[0].demand, self._rule(pods[0], pool)
         placed: list[Placement] = []
         while (n_left := len(pods) - len(placed)) and any(rooms.values()):
             enough = [room for room in rooms.values() if room >= n_left]
@@ -307,8 +310,8 @@ class Placer:
         plain = self.node_filter.without_instances(candidates)
         if len(plain) == len(candidates):
             return candidates
-        has_room = kernel.best_node(self.table(moment), pod.demand, plain, kernel.FIRST_FIT) >= 0
-        return plain if has_room else candidates
+        ix = kernel.best_node(self.sim.table(moment), pod.demand, plain, kernel.FIRST_FIT)
+        return candidates if ix < 0 else plain
 
     def _is_fgd(self, pod: PodView, pool: str) -> bool:
         view, demand = self.pools[pool], pod.demand

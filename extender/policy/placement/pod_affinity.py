@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
+from extender.policy.placement.simulation import Moment
 from extender.policy.queues.tree import tally_of
 from extender.state.model import PodTerm, PodView
 from extender.state.snapshot import Snapshot
-
-_Moment = Literal["now", "later"]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,10 +31,10 @@ class _Census:
 
     namespace: str
     term: PodTerm
-    present: dict[_Moment, Counter[str]] = field(
+    present: dict[Moment, Counter[str]] = field(
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
-    keepers: dict[_Moment, Counter[str]] = field(
+    keepers: dict[Moment, Counter[str]] = field(
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
     placed_this_cycle: dict[str, tuple[PodView, int]] = field(default_factory=dict)
@@ -61,7 +59,7 @@ class PodAffinity:
         # By what matters of a pod, so that a thousand alike are looked at once.
         self._meant: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Census]] = {}
         # The moment at which a pod must find no peer to be the bootstrap pod.
-        self._first_at: _Moment = "now"
+        self._first_at: Moment = "now"
         self._read(snapshot)
 
     def __bool__(self) -> bool:
@@ -73,7 +71,7 @@ class PodAffinity:
             return False
         return any(_has_terms(pod) or self._census_of(pod) for pod in pods)
 
-    def allowed(self, pod: PodView, candidates: "array[int]", moment: _Moment) -> "array[int]":
+    def allowed(self, pod: PodView, candidates: "array[int]", moment: Moment) -> "array[int]":
         """Those of `candidates` on which the terms of the pod and of all pods there are met."""
         if not self._known or not self.concerns((pod,)):
             return candidates
@@ -121,7 +119,7 @@ class PodAffinity:
             else:
                 placed.pop(pod.uid, None)
 
-    def stands(self, pod: PodView, ix: int, moment: _Moment) -> bool:
+    def stands(self, pod: PodView, ix: int, moment: Moment) -> bool:
         """The same for a pod that is counted on node `ix` already: whether it may stay there."""
         return not self._known or self._suits(pod, ix, moment, is_there=True)
 
@@ -146,7 +144,7 @@ class PodAffinity:
         """Whether a pod is unsatisfied that was not so `before`."""
         return any(uid not in before for uid in self.unsatisfied())
 
-    def _suits(self, pod: PodView, ix: int, moment: _Moment, *, is_there: bool = False) -> bool:
+    def _suits(self, pod: PodView, ix: int, moment: Moment, *, is_there: bool = False) -> bool:
         """Whether the pod's terms and those of the pods in the node's domains are met. `is_there`:
         the pod itself is counted."""
         labels, itself = self._nodes.labels[ix], int(is_there)
@@ -155,7 +153,7 @@ class PodAffinity:
             for term in pod.constraints.pod_affinity
         )
 
-    def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[_Moment, int]) -> bool:
+    def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[Moment, int]) -> bool:
         """Whether the anti-affinity terms of the pod and of the pods there are met."""
         (moment, itself), constraints = when, pod.constraints
         for term in constraints.pod_anti_affinity:
@@ -171,7 +169,7 @@ class PodAffinity:
         return True
 
     def _has_peer(
-        self, pod: PodView, term: PodTerm, labels: Mapping[str, str], when: tuple[_Moment, int]
+        self, pod: PodView, term: PodTerm, labels: Mapping[str, str], when: tuple[Moment, int]
     ) -> bool:
         domain = labels.get(term.topology_key)
         if not domain:
@@ -241,7 +239,7 @@ def _has_more(counts: Counter[str], than: int) -> bool:
 
 
 def _count(
-    counts: Mapping[_Moment, Counter[str]],
+    counts: Mapping[Moment, Counter[str]],
     labels: Mapping[str, str],
     term: PodTerm,
     by: tuple[int, int],

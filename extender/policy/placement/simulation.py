@@ -11,7 +11,7 @@ Steps get whole pods, not only their demands: where any pod of the snapshot has 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from extender.api.kinds import CardShare
 from extender.policy.queues.queue import Queue, add, subtract
@@ -19,6 +19,8 @@ from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
+#: Of the two tables.
+Moment = Literal["now", "later"]
 #: What undoes a step, and its arguments. A bound method would make the log refer to its owner.
 _Place = tuple[Callable[["Simulation", int, PodView, Cards], None], int, PodView, Cards]
 _Charge = tuple[Queue, Amounts, bool]
@@ -47,6 +49,10 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.later = self.now.copy()
+
+    def table(self, moment: Moment) -> NodeTable:
+        """The nodes at that moment."""
+        return self.now if moment == "now" else self.later
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""

@@ -56,11 +56,11 @@ class TopologyDomains:
     """The domains of every topology in every pool, worked out once each."""
 
     def __init__(
-        self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable, matcher: NodeFilter
+        self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable, node_filter: NodeFilter
     ) -> None:
         self._labels = levels
         self._nodes = nodes
-        self._matcher = matcher
+        self._node_filter = node_filter
         self._known: dict[tuple[str, str], list[TopologyLevel]] = {}
 
     def levels(self, name: str, pool: str) -> list[TopologyLevel]:
@@ -73,7 +73,7 @@ class TopologyDomains:
 
     def _read(self, labels: tuple[str, ...], pool: str) -> TopologyLevel:
         found: dict[tuple[str, ...], list[int]] = {}
-        for ix in self._matcher.ready(pool):
+        for ix in self._node_filter.ready(pool):
             values = tuple(self._nodes.labels[ix].get(label, "") for label in labels)
             if all(values):
                 found.setdefault(values, []).append(ix)

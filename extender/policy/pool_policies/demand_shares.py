@@ -20,7 +20,13 @@ from extender.policy.queues.fairshare import children_first, fit_weights, granul
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts
 from extender.policy.session import Session
-from extender.policy.workloads.gangs import is_satisfied, least_pods, unit_of
+from extender.policy.workloads.gangs import (
+    has_groups,
+    is_satisfied,
+    least_pods,
+    live_pods,
+    unit_of,
+)
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, UNLIMITED, PodView, WorkloadView
 
@@ -107,7 +113,7 @@ def _add_held(
     here.sort(key=lambda pod: (-pod.started_at, pod.key), reverse=True)
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
-    if workload.tree is not None and workload.tree.children:
+    if has_groups(workload):
         core = _core_of(workload, live, here)
         demand.least = sum(_size(queues, pod) for pod in core)
         rest = [_size(queues, pod) for pod in _without(here, core)]
@@ -263,7 +269,7 @@ def _held_here(
     """Its pods that hold places, those given in this cycle included, and of them the ones in the
     pool."""
     nodes = session.snapshot.nodes
-    live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+    live = live_pods(workload)
     here = [pod for pod in live if held_pool(session.snapshot, pod) == pool]
     if session.is_served(workload.key):
         new = [p for p in session.placed_now(workload.key) if not p.pod.node]

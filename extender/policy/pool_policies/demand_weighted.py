@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from extender.api.reasons import Reason, Refused
 from extender.api.units import count_gpus, format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
-from extender.policy.placement.placer import Moment
+from extender.policy.placement.simulation import Moment
 from extender.policy.plan import Eviction
 from extender.policy.pool_policies.demand_shares import divide_by_demand
 from extender.policy.preemption.candidate_table import find_candidates

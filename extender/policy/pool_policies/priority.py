@@ -31,8 +31,9 @@ from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import check_room
 from extender.policy.session import Session
+from extender.policy.workloads.first_kinds import by_priority
 from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU, WorkloadView
+from extender.state.model import GPU
 
 
 def serve_by_priority(
@@ -77,7 +78,7 @@ class _Line:
     def serve(self, waiting: Sequence[Pending]) -> list[Pending]:
         """Priority after priority; returns what has no place."""
         left: list[Pending] = []
-        in_order = sorted(waiting, key=lambda pending: _order(pending.workload))
+        in_order = sorted(waiting, key=lambda pending: by_priority(pending.workload))
         for _, group in groupby(in_order, key=lambda pending: pending.workload.priority):
             # What starts at once leaves room for what is evicted, below the limits.
             self.preemption.count_leaving()
@@ -147,7 +148,7 @@ class _Line:
         solver = self.loop.solver
         if not isinstance(given, Refused) and solver is not None:
             for workload in solver.committed.evicted_last():
-                evicted = _order(workload)
+                evicted = by_priority(workload)
                 self.first_evicted = min(evicted, self.first_evicted or evicted)
         return given
 
@@ -169,7 +170,7 @@ class _Line:
 
     def _is_behind_evicted(self, pending: Pending) -> bool:
         """Whether work evicted in this cycle has the better request on what is left later."""
-        return self.first_evicted is not None and self.first_evicted < _order(pending.workload)
+        return self.first_evicted is not None and self.first_evicted < by_priority(pending.workload)
 
     def _may_evict(self) -> bool:
         session = self.session
@@ -215,7 +216,3 @@ class _PriorityRule(PreemptionRule):
             )
         )
         return eligibility.finish(is_safe, self.priority)
-
-
-def _order(workload: WorkloadView) -> tuple[int, int, str]:
-    return -workload.priority, workload.created_at, workload.key

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from extender.api.demand import Demand
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.workloads.disruption_budgets import Budgets
-from extender.policy.workloads.gangs import is_satisfied, unit_of
+from extender.policy.workloads.gangs import has_groups, is_satisfied, live_pods, unit_of
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
 
 
@@ -123,12 +123,12 @@ class Candidates:
         """The pods that leave when `p` is stopped, or None where one of them may not."""
         w = self.owner[p]
         workload, n_live = self.workloads[w], self.n_live[w]
-        if (n_live > workload.min_member or (n_live == 1 and self.is_here[p])) and not _has_tree(
+        if (n_live > workload.min_member or (n_live == 1 and self.is_here[p])) and not has_groups(
             workload
         ):
             return (p,)
         here = [m for m in self.members[w] if self.is_here[m]]
-        if not _has_tree(workload):
+        if not has_groups(workload):
             return here if len(here) == self.n_live[w] else None
         unit = {pod.uid for pod in unit_of(workload, self._live(workload), self.pods[p])}
         found = [m for m in here if self.pods[m].uid in unit]
@@ -137,7 +137,7 @@ class Candidates:
     def is_legal(self, w: int) -> bool:
         """Whether what the workload has left is nothing, enough to go on, or all that it had."""
         workload = self.workloads[w]
-        if not _has_tree(workload):
+        if not has_groups(workload):
             if self.n_live[w] == 0 or self.n_live[w] >= workload.min_member:
                 return True
         elif is_satisfied(workload, self._live(workload)):
@@ -237,7 +237,7 @@ class Candidates:
         self.whole_lost[w] = sum(self.lost[p] for p in here)
         self.whole_amounts[3 * w : 3 * w + 3] = array("q", self.amounts_of(here))
         self.is_stuck[w] = len(here) < self.n_live[w] or not self.may_evict(here)
-        if _has_tree(workload):
+        if has_groups(workload):
             self._mark_surplus(w, here)
         else:
             self.surplus[w] = max(0, self.n_live[w] - workload.min_member)
@@ -256,8 +256,7 @@ class Candidates:
 
     def _live(self, workload: WorkloadView) -> list[PodView]:
         """Its pods that have a place and keep it."""
-        gone = self._gone
-        return [p for p in workload.pods if p.node and not p.is_terminating and p.uid not in gone]
+        return [pod for pod in live_pods(workload) if pod.uid not in self._gone]
 
     def _mark_surplus(self, w: int, here: Sequence[int]) -> None:
         """Find the pods of a tree of groups that may go one after the other."""
@@ -274,7 +273,3 @@ class Candidates:
                 rest[pod.uid] = pod
             else:
                 self.surplus[w] += 1
-
-
-def _has_tree(workload: WorkloadView) -> bool:
-    return workload.tree is not None and bool(workload.tree.children)

@@ -131,13 +131,12 @@ class CommittedSolutions:
             each.solution.request.pending.nodes.update(nodes)
 
     def _evict(self, solution: Solution, unit: EvictionUnit) -> None:
-        candidates, rule, key = self.candidates, solution.rule, solution.request.key
-        victim_queue, note = (
-            candidates.workloads[unit.w].key,
-            rule.explain(solution.request, candidates.leaves[unit.w]),
-        )
+        candidates, rule, request = self.candidates, solution.rule, solution.request
+        victim = candidates.workloads[unit.w].key
+        note = rule.explain(request, candidates.leaves[unit.w])
         for p in unit.pods:
-            self.session.evict(Eviction(candidates.pods[p], victim_queue, rule.reason, key, note))
+            pod = candidates.pods[p]
+            self.session.evict(Eviction(pod, victim, rule.reason, request.key, note))
 
     def count_leaving(self) -> None:
         """An evicted pod still holds its place: what starts now has to leave room for it."""

@@ -91,8 +91,8 @@ class PoolContext:
         key = with_moves, shape.demand, id(shape.constraints), id(frame)
         costs = known.costs.get(key)
         if costs is None:
-            matcher = self.session.places.node_filter
-            node_ixs = matcher.candidates(self.pool, shape.constraints, frame)
+            node_filter = self.session.places.node_filter
+            node_ixs = node_filter.candidates(self.pool, shape.constraints, frame)
             eligibility, table = (
                 self.eligibility(rule, with_moves=with_moves),
                 self.session.sim.later,

@@ -128,11 +128,11 @@ class Solver:
 
     def _with_room(self, search: Search) -> "array[int]":
         """All nodes that count as room: those that the request, or a moved pod, may use."""
-        matcher = self.context.session.places.node_filter
+        node_filter = self.context.session.places.node_filter
         if search.can_move:
-            return array("i", matcher.ready(self.context.pool))
+            return array("i", node_filter.ready(self.context.pool))
         shapes = search.request.shapes
-        listed = [matcher.candidates(self.context.pool, shape.constraints) for shape in shapes]
+        listed = [node_filter.candidates(self.context.pool, shape.constraints) for shape in shapes]
         return listed[0] if len(listed) == 1 else array("i", sorted(set().union(*listed)))
 
     def _most_freed(self, eligibility: Eligibility) -> Amounts:
@@ -198,12 +198,10 @@ class Preemption:
         counts what is left of it alone."""
         others = [other for other in self._solvers.values() if other is not solver]
         if others:
-            candidates = solver.candidates
-            victim_queues = {
-                candidates.workloads[candidates.owner[p]].key for p in solution.statement.leaving()
-            }
+            workloads, owner = solver.candidates.workloads, solver.candidates.owner
+            victims = {workloads[owner[p]].key for p in solution.statement.leaving()}
             for other in others:
-                other.candidates.bar_all(victim_queues)
+                other.candidates.bar_all(victims)
         return solver.commit(solution)
 
     def bar(self, keys: Collection[str]) -> None:

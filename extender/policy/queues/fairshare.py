@@ -31,14 +31,14 @@ and by the larger for what it may keep: no reclaim rests on a demand that is in 
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import gcd
 from typing import Final
 
 from extender.kernels import shares
-from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger
+from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller
 from extender.policy.queues.tree import PoolQueues
 from extender.state.model import CPU, GPU, NOTHING, UNLIMITED, Amounts, Figures
 
@@ -64,18 +64,18 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
     in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=False)
     for queue in everyone:
         queue.share_to_keep = frozen(queue.share)
-        queue.share_to_take = _each(max, queue.share, in_quota[queue])
+        queue.share_to_take = larger(queue.share, in_quota[queue])
     if any(any(queue.leaving) for queue in queues.roots):
         in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=True)
         for queue in everyone:
-            to_take = _each(max, queue.share, in_quota[queue])
-            queue.share_to_take = _each(min, queue.share_to_take, to_take)
-            queue.share_to_keep = _each(max, queue.share_to_keep, queue.share)
+            to_take = larger(queue.share, in_quota[queue])
+            queue.share_to_take = smaller(queue.share_to_take, to_take)
+            queue.share_to_keep = larger(queue.share_to_keep, queue.share)
     if is_bent:
         for queue in everyone:
             queue.is_bent = True
             unbent_share = _rounded_up(queue, unbent[queue])
-            queue.share_to_take = _each(min, queue.share_to_take, unbent_share)
+            queue.share_to_take = smaller(queue.share_to_take, unbent_share)
             exact_share = _rounded_up(queue, queue.exact_share)
             queue.share_to_keep = larger(queue.share_to_keep, larger(unbent_share, exact_share))
     if of_users:
@@ -115,7 +115,7 @@ def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
     within the limit."""
     for queue in everyone:
         queue.due = queue.unbent_due = _due(queues, queue, queue.exact_share)
-        queue.deserves = _each(max, queue.share_to_take, queue.quota)
+        queue.deserves = larger(queue.share_to_take, queue.quota)
 
 
 def _due(queues: PoolQueues, queue: Queue, share: Amounts) -> Amounts:
@@ -313,7 +313,3 @@ class _Division:
         for queue, grant in zip(queues, grants, strict=True):
             queue.share[resource] += grant
         return left
-
-
-def _each(choose: Callable[[int, int], int], left: Sequence[int], right: Sequence[int]) -> Amounts:
-    return choose(left[0], right[0]), choose(left[1], right[1]), choose(left[2], right[2])

@@ -205,6 +205,11 @@ def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
 
 
+def smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
+    """The smaller of each."""
+    return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
+
+
 def add(to: list[int], amounts: Sequence[int]) -> None:
     """Add in place, resource by resource."""
     to[0] += amounts[0]

@@ -84,7 +84,7 @@ class FirstKinds:
         of = self._of(project)
         if of.first is None:
             of.first, total, card_mib = {}, self._fixed(of), self._card_mib(project)
-            for each in sorted(of.running.values(), key=_order):
+            for each in sorted(of.running.values(), key=by_priority):
                 more = _plus(total, size_of(each, card_mib))
                 if all(map(le, more, project.quota)):
                     total, of.first[each.key] = more, each
@@ -127,7 +127,8 @@ def size_of(workload: WorkloadView, card_mib: int) -> Amounts:
     return sum_amounts(held_amounts(pod, card_mib) for pod in pods)
 
 
-def _order(workload: WorkloadView) -> tuple[int, int, str]:
+def by_priority(workload: WorkloadView) -> tuple[int, int, str]:
+    """Sorts the highest priority first, of equal ones the oldest."""
     return -workload.priority, workload.created_at, workload.key
 
 

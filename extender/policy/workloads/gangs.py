@@ -18,7 +18,7 @@ def is_satisfied(workload: WorkloadView, pods: Collection[PodView]) -> bool:
     """Whether these pods alone are a legal state; costs one pass over them."""
     if not pods:
         return True
-    if not _has_groups(workload):
+    if not has_groups(workload):
         return len(pods) >= workload.min_member
     assert workload.tree is not None
     return trees.is_satisfied(workload.tree, (pod.group for pod in pods))
@@ -30,7 +30,7 @@ def unit_of(workload: WorkloadView, live: Collection[PodView], pod: PodView) -> 
     Just the pod where it is surplus, else the smallest of the groups around it that may go whole,
     else everything.
     """
-    if not _has_groups(workload):
+    if not has_groups(workload):
         return (pod,) if len(live) > workload.min_member else live
     root = _read(workload, live, ())
     leaf = root.find(pod.group)
@@ -57,7 +57,7 @@ def next_chunks(
     """
     if not waiting:
         return
-    if not _has_groups(workload):
+    if not has_groups(workload):
         yield from _flat_chunks(max(1, workload.min_member - len(live)), waiting)
         return
     root = _read(workload, live, waiting)
@@ -77,7 +77,12 @@ def least_pods(workload: WorkloadView) -> int:
 
 def are_independent(workload: WorkloadView) -> bool:
     """Whether each pod runs by itself, as the trials of a search do: the minimum is one pod."""
-    return workload.min_member <= 1 and not _has_groups(workload)
+    return workload.min_member <= 1 and not has_groups(workload)
+
+
+def has_groups(workload: WorkloadView) -> bool:
+    """Whether its pods are in groups, each with a minimum of its own."""
+    return workload.tree is not None and bool(workload.tree.children)
 
 
 def has_topology(workload: WorkloadView) -> bool:
@@ -106,10 +111,6 @@ def groups_of(tree: GroupView) -> Iterator[GroupView]:
 def leaves_below(tree: GroupView) -> frozenset[str]:
     """Names of the leaves of the group; its own where it is one."""
     return frozenset(group.name for group in groups_of(tree) if not group.children)
-
-
-def _has_groups(workload: WorkloadView) -> bool:
-    return workload.tree is not None and bool(workload.tree.children)
 
 
 @lru_cache(maxsize=4096)
