@@ -13,22 +13,9 @@ from extender.api.kinds import CardShare
 from extender.state.cluster import ClusterState
 from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 from tests.support.builders import gpu_node, node, pod, row, whole
+from tests.unit.state.model import free_cards, state_of
 
 DRIVER = "gpu.example.com"
-
-
-def state_of(*objects: Any) -> ClusterState:
-    state = ClusterState()
-    for obj in objects:
-        state.apply(Upserted(obj))
-    state.validate_state()
-    return state
-
-
-def free_cards(state: ClusterState, name: str = "n1") -> list[int]:
-    state.validate_state()
-    cards = state.snapshot(0).nodes.cards
-    return list(cards.free_of(cards.ix[name]))
 
 
 def offers(state: ClusterState, name: str = "n1") -> frozenset[str]:
@@ -254,7 +241,7 @@ def test_cards_that_claims_share_do_not_count_beside_whole_ones() -> None:
     state.apply(Upserted(whole_cards))
     state.apply(Upserted(consumed("theirs", "gpu-0", 10, to="stranger")))
     assert [each.device for each in state.differences().to_describe["n1"]] == [f"{DRIVER}/n1/gpu-1"]
-    assert (offers(state), free_cards(state)) == (BY_CLAIM, [1000, 1000])
+    assert (offers(state), free_cards(state, "n1")) == (BY_CLAIM, [1000, 1000])
 
 
 # -- what claims hold ------------------------------------------------------------------------
@@ -263,11 +250,11 @@ def test_cards_that_claims_share_do_not_count_beside_whole_ones() -> None:
 def test_what_is_allocated_to_a_pod_without_a_row_is_held_of_the_node() -> None:
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), ledger())
     state.apply(Upserted(allocated("other", "gpu-0", to="stranger")))
-    assert free_cards(state) == [1000, 0]
+    assert free_cards(state, "n1") == [1000, 0]
     (hold,) = state.differences().foreign["n1"]
     assert (hold.name, hold.gpus) == ("stranger", 1)
     state.apply(Removed(ResourceClaim, "uid-other", "team-a", "other"))
-    assert free_cards(state) == [1000, 1000]
+    assert free_cards(state, "n1") == [1000, 1000]
 
 
 def test_what_is_allocated_to_a_pod_with_a_row_is_held_once() -> None:
@@ -275,9 +262,9 @@ def test_what_is_allocated_to_a_pod_with_a_row_is_held_once() -> None:
     held = ledger(row(ours, whole(0), "bound"))
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), held, ours)
     state.apply(Upserted(allocated("a-claim", "gpu-1", to="a")))
-    assert free_cards(state) == [0, 1000]
+    assert free_cards(state, "n1") == [0, 1000]
     state.apply(Upserted(allocated("a-claim", "gpu-0", "gpu-1", to="a")))
-    assert free_cards(state) == [0, 0]
+    assert free_cards(state, "n1") == [0, 0]
 
 
 def test_a_place_stays_held_until_the_claim_of_its_pod_is_deallocated() -> None:
@@ -286,9 +273,9 @@ def test_a_place_stays_held_until_the_claim_of_its_pod_is_deallocated() -> None:
     claim = allocated("a-claim", "gpu-0", to="a")
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), held, ours, claim)
     state.apply(Upserted(gpu_node("n1", 2).version(2).build()))
-    assert free_cards(state) == [1000, 0]
+    assert free_cards(state, "n1") == [1000, 0]
     state.apply(Upserted(msgspec.structs.replace(claim, status=type(claim.status)())))
-    assert free_cards(state) == [1000, 1000]
+    assert free_cards(state, "n1") == [1000, 1000]
 
 
 def test_instance_of_a_card_that_is_allocated_is_no_card_that_is_held() -> None:
@@ -297,13 +284,13 @@ def test_instance_of_a_card_that_is_allocated_is_no_card_that_is_held() -> None:
     cards.metadata.uid = "uid-second-slice"
     state = state_of(host(), device_class(), mig, cards, ledger())
     state.apply(Upserted(allocated("part", "mig-0", to="other")))
-    assert free_cards(state) == [1000, 1000]
+    assert free_cards(state, "n1") == [1000, 1000]
 
 
 def test_access_of_an_administrator_holds_no_card() -> None:
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), ledger())
     state.apply(Upserted(allocated("look", "gpu-0", to="monitor", adminAccess=True)))
-    assert free_cards(state) == [1000, 1000]
+    assert free_cards(state, "n1") == [1000, 1000]
 
 
 def sharing(*rows: Any) -> ClusterState:
@@ -316,7 +303,7 @@ def test_share_that_is_allocated_without_a_row_is_held_of_its_card() -> None:
     state = sharing()
     for name, gib in (("first", 10), ("second", 20)):
         state.apply(Upserted(consumed(name, "gpu-1", gib, to=name)))
-    assert free_cards(state) == [1000, 625]
+    assert free_cards(state, "n1") == [1000, 625]
     first, second = state.differences().foreign["n1"]
     assert (first.name, first.gpus, first.cards) == ("first", 0, [CardShare(1, 125, 10240)])
     assert (second.name, second.gpus, second.cards) == ("second", 0, [CardShare(1, 250, 20480)])
@@ -329,11 +316,11 @@ def test_claim_that_holds_more_of_a_card_than_its_row_is_beyond_it() -> None:
     state = sharing(row(ours, [CardShare(0, 125, 10240)], "bound"))
     state.apply(Upserted(ours))
     state.apply(Upserted(consumed("a-claim", "gpu-0", 10, to="a")))
-    assert (free_cards(state), state.foreign_pods()) == ([875, 1000], [])
+    assert (free_cards(state, "n1"), state.foreign_pods()) == ([875, 1000], [])
     state.apply(Upserted(consumed("a-claim", "gpu-0", 20, to="a")))
     (beyond,) = state.foreign_pods()
     assert (beyond.facts.name, beyond.is_beyond_row) == ("a", True)
-    assert free_cards(state) == [750, 1000]
+    assert free_cards(state, "n1") == [750, 1000]
 
 
 def test_amounts_that_shared_cards_give_are_known_of_their_node() -> None:
@@ -383,4 +370,4 @@ def test_instances_are_no_cards_in_whatever_slice_of_their_pool_they_are() -> No
     held = allocated("theirs", "mig-0", "gpu-0")
     for slices in ((cards, instances), (instances, cards)):
         state = state_of(host(), device_class(), *slices, ledger(), held)
-        assert sorted(free_cards(state)) == [0, 1000]
+        assert sorted(free_cards(state, "n1")) == [0, 1000]

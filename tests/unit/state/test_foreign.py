@@ -13,22 +13,9 @@ from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, node, part, pod, project, row, whole
+from tests.unit.state.model import free_cards, state_of
 
 MIG = "nvidia.com/mig-1g.10gb"
-
-
-def state_of(*objects: Any) -> ClusterState:
-    state = ClusterState()
-    for obj in objects:
-        state.apply(Upserted(obj))
-    state.validate_state()
-    return state
-
-
-def free_cards(state: ClusterState, name: str = "n1") -> list[int]:
-    state.validate_state()
-    cards = state.snapshot(0).nodes.cards
-    return list(cards.free_of(cards.ix[name]))
 
 
 def allocated(state: ClusterState, name: str) -> int:
@@ -51,22 +38,22 @@ def stranger(name: str, gpus: int) -> Any:
 
 def test_a_foreign_pod_takes_whole_cards_of_its_node_the_last_first() -> None:
     state = state_of(gpu_node("n1", 4).build(), stranger("s", 3).bound("n1").build())
-    assert free_cards(state) == [1000, 0, 0, 0]
+    assert free_cards(state, "n1") == [1000, 0, 0, 0]
     state.apply(Removed(Pod, "uid-s", "elsewhere", "s"))
-    assert free_cards(state) == [1000] * 4
+    assert free_cards(state, "n1") == [1000] * 4
 
 
 def test_a_foreign_pod_takes_cards_that_have_no_row() -> None:
     ours = pod("a").needs(500).bound("n1").build()
     ledger = gpu_node("n1", 3).holds(row(ours, part(2, 500), "bound")).build()
     state = state_of(ledger, ours, stranger("s", 1).bound("n1").build())
-    assert free_cards(state) == [1000, 0, 500]
+    assert free_cards(state, "n1") == [1000, 0, 500]
 
 
 def test_foreign_pods_take_no_more_than_the_node_has() -> None:
     mirror = stranger("s", 60).bound("n1").mirror().build()
     state = state_of(gpu_node("n1", 2).build(), gpu_node("n2", 2).build(), mirror)
-    assert (free_cards(state), free_cards(state, "n2")) == ([0, 0], [1000, 1000])
+    assert (free_cards(state, "n1"), free_cards(state, "n2")) == ([0, 0], [1000, 1000])
     assert state.differences().foreign["n1"][0].gpus == 2
 
 
@@ -74,9 +61,9 @@ def test_cards_that_foreign_pods_share_with_rows_stay_taken_when_the_rows_go() -
     ours = pod("a").needs(1000).bound("n1").build()
     ledger = gpu_node("n1", 1).holds(row(ours, whole(0), "bound")).build()
     state = state_of(ledger, ours, stranger("s", 1).bound("n1").build())
-    assert free_cards(state) == [-1000]
+    assert free_cards(state, "n1") == [-1000]
     state.apply(Upserted(gpu_node("n1", 1).version(2).build()))
-    assert free_cards(state) == [0]
+    assert free_cards(state, "n1") == [0]
 
 
 @pytest.mark.parametrize(
@@ -94,23 +81,23 @@ def test_what_is_not_foreign_takes_no_cards(not_foreign: Any) -> None:
     built = not_foreign.build()
     if built.metadata.namespace == "ballast-node":
         built.metadata.name = "ballast-holder-0123456789-0"
-    assert free_cards(state_of(gpu_node("n1", 2).build(), built)) == [1000, 1000]
+    assert free_cards(state_of(gpu_node("n1", 2).build(), built), "n1") == [1000, 1000]
 
 
 def test_a_pod_that_only_has_the_name_of_a_holder_is_foreign() -> None:
     built = stranger("ballast-holder-0123456789-0", 1).bound("n1").build()
-    assert free_cards(state_of(gpu_node("n1", 2).build(), built)) == [1000, 0]
+    assert free_cards(state_of(gpu_node("n1", 2).build(), built), "n1") == [1000, 0]
 
 
 def test_a_foreign_pod_with_a_contradictory_request_takes_what_the_plugin_gave_it() -> None:
     built = stranger("s", 2).notes({"gpu-fraction": "0.5"}).bound("n1").build()
-    assert free_cards(state_of(gpu_node("n1", 2).build(), built)) == [0, 0]
+    assert free_cards(state_of(gpu_node("n1", 2).build(), built), "n1") == [0, 0]
 
 
 @pytest.mark.parametrize("cards", ["0:1:1", "0:1000:1", "0:500:1,1:500:1", "x"])
 def test_cards_that_are_not_what_the_pod_asks_for_make_it_no_less_foreign(cards: str) -> None:
     built = stranger("s", 2).notes({"ballast.dev/cards": cards}).bound("n1").build()
-    assert free_cards(state_of(gpu_node("n1", 2).build(), built)) == [0, 0]
+    assert free_cards(state_of(gpu_node("n1", 2).build(), built), "n1") == [0, 0]
 
 
 def test_a_row_makes_a_foreign_pod_ours_and_its_loss_makes_it_foreign_again() -> None:
@@ -118,10 +105,10 @@ def test_a_row_makes_a_foreign_pod_ours_and_its_loss_makes_it_foreign_again() ->
     state = state_of(project("team-a").build(), gpu_node("n1", 2).build(), ready("n1", 2), built)
     assert state.pod("uid-a") is None
     state.apply(Upserted(gpu_node("n1", 2).version(2).holds(row(built, whole(0))).build()))
-    assert free_cards(state) == [0, 1000]
+    assert free_cards(state, "n1") == [0, 1000]
     assert state.pod("uid-a") is not None
     state.apply(Upserted(gpu_node("n1", 2).version(3).build()))
-    assert free_cards(state) == [1000, 0]
+    assert free_cards(state, "n1") == [1000, 0]
 
 
 def test_a_row_on_another_node_than_the_foreign_pods_is_freed() -> None:

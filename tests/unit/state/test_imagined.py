@@ -10,7 +10,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.workloads.imagined import PodSet, Wanted
 from tests.support.builders import pod, pool, project
-from tests.unit.state.test_workloads import state_of
+from tests.unit.state.model import state_of
 
 AT_S = 1_700_000_000
 

@@ -4,7 +4,7 @@ from extender.api import names
 from extender.state.model import ReplicaOf, WorkloadView
 from tests.support.builders import pod, project
 from tests.support.builders.pods import PodBuilder
-from tests.unit.state.test_workloads import only, state_of, workloads_of
+from tests.unit.state.model import only, state_of, workloads_of
 
 
 def replica(name: str, floor: str = "2") -> PodBuilder:

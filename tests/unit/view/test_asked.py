@@ -12,7 +12,7 @@ from extender.view.line import as_unix_s
 from extender.view.picture import BadChangeError, Picture
 from tests.support.builders import pool, project
 from tests.support.snapshots import NOW_S, Cluster
-from tests.unit.state.test_workloads import state_of
+from tests.unit.state.model import state_of
 
 NOW = AsOf("2026-01-01T00:00:00Z", "1")
 
