@@ -41,9 +41,11 @@ MODEL_SELECTOR: Final = "nvidia.com/use-gputype"
 
 #: Labels that name a pod's project, ours first; then Run:ai's and KAI's.
 PROJECT_LABELS: Final = (names.LABEL_PROJECT, "runai/queue", "kai.scheduler/queue")
-#: Labels that name a pod's group, ours first; then the coscheduling plugin's.
+#: Labels that name a pod's group, ours first; then the coscheduling plugin's: today's, and those of
+#: its older versions.
 GROUP_LABELS: Final = (
     names.LABEL_POD_GROUP,
+    "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io",
 )

@@ -17,6 +17,7 @@ from extender.api.kinds import Device, Row
 MILLI: Final = 1000
 GROUP_LABELS: Final = (
     names.LABEL_POD_GROUP,
+    "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io",
 )

@@ -168,7 +168,12 @@ def test_named_class_is_kept_with_its_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name"]
+    "key",
+    [
+        "scheduling.x-k8s.io/pod-group",
+        "pod-group.scheduling.sigs.k8s.io",
+        "pod-group.scheduling.sigs.k8s.io/name",
+    ],
 )
 def test_group_is_read_from_other_schedulers_labels(key: str) -> None:
     labels = stored(pod().noted(HALF).labelled({key: "gang-1"}))["metadata"]["labels"]
