@@ -22,6 +22,7 @@ class PriorityClass(Struct, rename="camel", kw_only=True):
     metadata: ObjectMeta
     value: int = 0
     preemption_policy: str = "PreemptLowerPriority"
+    global_default: bool = False
 
 
 PRIORITY_CLASSES: Final = Resource(

@@ -46,6 +46,7 @@ from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
 from webhooks import limits, validate
 from webhooks.case import PodCase, states_minimum
+from webhooks.catalog import Catalog
 from webhooks.change import hide_cards, operations
 from webhooks.owners.origin import NO_OWNER, Origin
 from webhooks.patch import PatchBuilder
@@ -197,6 +198,8 @@ def _judge(
     demand = read_demand(pod)
     if isinstance(demand, Refused):
         return refused(demand)
+    catalog, owner = projects.catalog, pod.metadata.controller
+    _leave_default_class(pod, project, catalog)
     named = pod.spec.priority_class_name
     kind = (
         pod.metadata.label(names.LABEL_WORKLOAD_KIND)
@@ -204,7 +207,6 @@ def _judge(
         or origin.work
         or USUAL_KIND
     )
-    catalog, owner = projects.catalog, pod.metadata.controller
     priority_class = named or names.CLASS_OF_KIND.get(kind, "")
     case = PodCase(
         pod=pod,
@@ -223,6 +225,15 @@ def _judge(
     )
     objection = _objection(case)
     return refused(objection) if objection else case
+
+
+def _leave_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> None:
+    """Makes `pod` name no class where it has the cluster's default one, which the API server writes
+    into every pod without a class. A project that lists the class keeps it."""
+    name = pod.spec.priority_class_name
+    known = catalog.classes.get(name)
+    if known and known.global_default and name not in project.spec.allowed_priority_classes:
+        pod.spec.priority_class_name, pod.spec.priority = "", None
 
 
 def _retell(pod: Pod, told: Told) -> None:

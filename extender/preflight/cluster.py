@@ -138,12 +138,12 @@ def _priority_classes(facts: Facts) -> PreflightFinding:
 def _default_class(facts: Facts) -> Iterator[PreflightFinding]:
     for each in facts.priority_classes:
         if each.global_default and each.metadata.name not in PRIORITY_CLASSES:
-            advice = (
-                "pods get this class before Ballast chooses one: list it in allowedPriorityClasses"
-                " of each GpuProject, or make it no default"
+            advice = "a project keeps the class if its allowedPriorityClasses lists it"
+            found = (
+                f"{each.metadata.name} ({each.value}); GPU pods of projects get the class of their"
+                " kind instead"
             )
-            found = f"{each.metadata.name} ({each.value}) is the default of all pods"
-            yield PreflightFinding("default priority", State.WARN, found, advice)
+            yield PreflightFinding("default priority", State.OK, found, advice)
 
 
 def _admission(facts: Facts) -> Iterator[PreflightFinding]:

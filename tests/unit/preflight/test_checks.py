@@ -178,7 +178,10 @@ def test_priority_class_of_our_name_and_another_value_fails() -> None:
 def test_default_class_of_the_cluster_is_told() -> None:
     body = {"metadata": {"name": "usual"}, "value": 1000, "globalDefault": True}
     facts = good(priority_classes=[msgspec.convert(body, DefaultingClass)])
-    assert "allowedPriorityClasses" in finding(facts, "default priority").advice
+    told = finding(facts, "default priority")
+    assert told.state is State.OK
+    assert "usual (1000)" in told.found
+    assert "allowedPriorityClasses" in told.advice
 
 
 def test_rights_that_lack_fail() -> None:

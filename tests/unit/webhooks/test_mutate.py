@@ -460,6 +460,27 @@ def test_alias_of_an_allowed_class_is_allowed_where_it_has_the_same_value(
     assert decision_on(built, index).is_allowed is is_allowed
 
 
+@pytest.mark.parametrize(
+    ("allowed", "kept"), [([], False), (["usual", "ballast-interactive"], True)]
+)
+def test_default_class_of_the_cluster_counts_as_none_unless_the_project_lists_it(
+    allowed: list[str], kept: bool
+) -> None:
+    index = index_of(project("vision", "team-a", allowed_priority_classes=allowed))
+    for name, value in (("usual", 1000), ("ballast-interactive", 75)):
+        meta = ObjectMeta(name=name, uid=name)
+        index.deliver(
+            Upserted(PriorityClass(metadata=meta, value=value, global_default=name == "usual"))
+        )
+    # The API server has written the default class before the webhook is called.
+    built = pod().noted(HALF).labelled({names.LABEL_WORKLOAD_KIND: "interactive"})
+    after = stored(built.with_spec(priorityClassName="usual", priority=1000), index)
+    found = after["spec"]["priorityClassName"], after["spec"]["priority"]
+    assert found == (("usual", 1000) if kept else ("ballast-interactive", 75))
+    may_be_evicted = after["metadata"]["labels"][names.LABEL_PREEMPTIBILITY]
+    assert may_be_evicted == ("non-preemptible" if kept else "preemptible")
+
+
 def test_min_member_without_a_group_is_warned_of() -> None:
     (warning,) = decision_on(pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "4"})).warnings
     assert "no effect without ballast.dev/pod-group" in warning
