@@ -51,7 +51,7 @@ def _print_head(out: "Console", told: Answer) -> None:
     each = "pod" if told["pods"] == 1 else f"{told['pods']} pods"
     kept = "preemptible" if told["isPreemptible"] else "not preemptible"
     head = (
-        f"{told['project']}   {each}, {told['request']} GPU   {told['workKind']}"
+        f"{told.get('project', 'no project')}   {each}, {told['request']} GPU   {told['workKind']}"
         f" ({told['priority']})   {kept}"
     )
     out.print(f"[bold]{safe(told['workload'])}[/bold]   {safe(head)}", soft_wrap=True)

@@ -20,6 +20,17 @@ jobs:
 - {name: runs, queue: a, runningFor: 600, tasks: [{name: t, state: running, node: n1}]}
 - {name: waits, queue: b, tasks: [{name: t}]}
 """
+#: What every answer of `why` says.
+TOLD: dict[str, Any] = {
+    "workload": "a/b",
+    "pods": 1,
+    "request": "1",
+    "workKind": "training",
+    "priority": 50,
+    "isPreemptible": True,
+    "state": "waits",
+    "asOf": {"time": "t", "resourceVersion": "1"},
+}
 LONG = "needs 8 GPUs on one node in each of 12 pods; " * 6 + "and no more"
 
 
@@ -28,29 +39,25 @@ def rows(text: str) -> list[str]:
 
 
 def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    told: dict[str, Any] = {
-        "workload": "a/b",
-        "project": "a",
-        "pods": 1,
-        "request": "1",
-        "workKind": "training",
-        "priority": 50,
-        "isPreemptible": True,
-        "state": "waits",
-        "asOf": {"time": "t", "resourceVersion": "1"},
-        "checks": [
-            {"name": "room now", "outcome": "no", "message": LONG},
-            {"name": "limits", "outcome": "yes", "message": "it has no limit"},
-        ],
-    }
-    told["notTried"] = ["more priority", "more quota"]
-    print_explanation(told)
+    checks = [
+        {"name": "room now", "outcome": "no", "message": LONG},
+        {"name": "limits", "outcome": "yes", "message": "it has no limit"},
+    ]
+    not_tried = ["more priority", "more quota"]
+    print_explanation(TOLD | {"project": "a", "checks": checks, "notTried": not_tried})
     found = rows(capsys.readouterr().out)
     assert found == [
         f"  no room now  {LONG}",
         "  ok limits    it has no limit",
         "  not tried, since that would have taken too long: more priority, more quota",
     ]
+
+
+def test_work_whose_project_is_gone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    print_explanation(TOLD | {"reason": "UnknownProject", "message": "no project lists a"})
+    head, _, state, message, *_ = capsys.readouterr().out.splitlines()
+    assert head == "a/b   no project   pod, 1 GPU   training (50)   preemptible"
+    assert (state, message) == ("WAITS   UnknownProject", "  no project lists a")
 
 
 def test_changes_of_whatif_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
