@@ -48,6 +48,28 @@ def test_priority_agrees_with_its_class(
     assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == (priority_class, priority)
 
 
+def test_default_class_of_the_cluster_gives_way_to_that_of_the_kind(admission: Admission) -> None:
+    path, kind = "/apis/scheduling.k8s.io/v1/priorityclasses", "PriorityClass"
+    usual = {"apiVersion": "scheduling.k8s.io/v1", "kind": kind, "value": 1000}
+    admin = admission.api.control_plane.admin
+    admin.post(path, usual | {"metadata": {"name": "usual"}, "globalDefault": True})
+    asked = manifest("one", HALF)
+    asked["metadata"]["labels"] = {names.LABEL_WORKLOAD_KIND: "interactive"}
+    try:
+        wait_for(
+            lambda: admission.create(manifest("plain"), is_stored=False)["spec"]["priority"] > 0,
+            SEEN_S,
+            "the class in pods without a class",
+        )
+        wait_for(
+            lambda: admission.create(asked, is_stored=False)["spec"]["priority"] == 75,
+            SEEN_S,
+            "the class of the kind in its place",
+        )
+    finally:
+        admission.api.kubectl("delete", "priorityclass", "usual")
+
+
 def test_every_hostile_number_is_refused_with_a_sentence(admission: Admission) -> None:
     tried = [
         *(({"gpu-fraction": text}, 'such as \\"0.5\\"') for text in hostile_fractions()),
