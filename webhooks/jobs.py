@@ -14,8 +14,8 @@ ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailure, s
 before that. What other operators do about an evicted pod is theirs to decide: where it ends the
 whole job, the author is warned.
 
-Warnings about the pods of a template are given here as well: those of the pods themselves reach the
-controller that creates them and nothing else.
+Warnings about the pods of a template are given here as well, Deployments' and StatefulSets' too:
+those of the pods themselves reach the controller that creates them and nothing else.
 
 Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
 jobset `pkg/webhooks/jobset_webhook.go`; keda `pkg/scaling/executor/scale_jobs.go`; kuberay
@@ -28,12 +28,13 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.objects import Pod
+from extender.api.objects import ObjectMeta, Pod
 from webhooks.mutate import foresee
 from webhooks.owners.origin import Template
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, patched
+from webhooks.spelling import misplaced
 
 DISRUPTION: Final = "DisruptionTarget"
 #: Exit codes of a container that SIGTERM or SIGKILL ends.
@@ -52,7 +53,9 @@ Document = dict[str, Any]
 def decide_job(request: Request, projects: ProjectIndex) -> Decision:
     """The changes to the object in `request`, and warnings; it is never refused."""
     read = _READERS.get(request.kind.kind)
-    if read is None or request.operation != "CREATE" or request.sub_resource:
+    if read is None or request.sub_resource:
+        return allowed()
+    if request.operation != "CREATE" and read is not _of_app:
         return allowed()
     if projects.project_of(request.namespace) is None:
         return allowed()
@@ -68,6 +71,7 @@ def decide_job(request: Request, projects: ProjectIndex) -> Decision:
 def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """A Job gets the policy, where it may have one."""
     spec = patch.document["spec"]
+    yield from _misplaced(patch.document)
     if not _asks_for_gpu(spec["template"]):
         return
     yield from _warnings_of(request, spec, "this Job", projects)
@@ -78,6 +82,18 @@ def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
         # Kubernetes has filled this in already, for a Job without a policy; with one it accepts
         # nothing else.
         patch.set(("spec", "podReplacementPolicy"), "Failed")
+
+
+def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """A Deployment or StatefulSet stays as it is. Its author is told once for each template."""
+    template = patch.document["spec"]["template"]
+    if request.operation == "UPDATE":
+        before = msgspec.json.decode(request.old_object)
+        if before["spec"]["template"] == template:
+            return
+    yield from _misplaced(patch.document)
+    if _asks_for_gpu(template):
+        yield from _foreseen(request, template, projects)
 
 
 def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -160,6 +176,8 @@ def _replicas(spec: Document) -> list[tuple[str, Document]]:
 
 
 _READERS: Final = {
+    "Deployment": _of_app,
+    "StatefulSet": _of_app,
     "Job": _of_job,
     "CronJob": _of_cron_job,
     "JobSet": _of_job_set,
@@ -227,6 +245,13 @@ def _restart_policy(spec: Document) -> str:
 
 def _asks_for_gpu(template: Document) -> bool:
     return msgspec.convert(template, Template).mentions_gpu
+
+
+def _misplaced(document: Document) -> Iterator[str]:
+    """What its author wrote on the object and meant for its pods."""
+    template = msgspec.convert(document["spec"]["template"], Template)
+    meta = msgspec.convert(document["metadata"], ObjectMeta)
+    return misplaced(meta, template.metadata, document["kind"])
 
 
 def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:

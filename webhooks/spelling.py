@@ -49,6 +49,20 @@ def misspelt(meta: ObjectMeta) -> list[str]:
     return found[:MAX_WARNINGS]
 
 
+def misplaced(meta: ObjectMeta, of_pods: ObjectMeta, kind: str) -> Iterator[str]:
+    """A warning for each word that an object of this kind has, and the template of its pods does
+    not: Ballast reads it on pods only."""
+    for what, written, there, read in (
+        ("annotation", meta.annotations, of_pods.annotations, NOTES | BARE),
+        ("label", meta.labels, of_pods.labels, LABELS),
+    ):
+        for key in sorted(read & set(written or ()) - set(there or ())):
+            yield (
+                f"{what} {key} has no effect on a {kind}: Ballast reads it on pods; write it into"
+                f" spec.template.metadata.{what}s"
+            )
+
+
 def _of(
     mapping: Mapping[str, str] | None, what: str, read: frozenset[str], elsewhere: frozenset[str]
 ) -> Iterator[str]:

@@ -17,6 +17,11 @@ def apply(admission: Admission, kind: str, name: str, spec: Body, *, dry: bool =
     """What kubectl says, warnings included; the API server's words where it refuses."""
     body = {"apiVersion": "ballast.dev/v1alpha1", "kind": kind, "spec": spec}
     body["metadata"] = {"name": name, "namespace": admission.api.namespace}
+    return apply_body(admission, body, dry=dry)
+
+
+def apply_body(admission: Admission, body: Body, *, dry: bool = True) -> str:
+    """The same for an object of any kind."""
     plane = admission.api.control_plane
     argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "apply", "-f", "-"]
     done = subprocess.run(
@@ -118,3 +123,27 @@ def test_deletion_of_a_department_in_use_is_warned_of(queues: Admission) -> None
     argv = [*kubectl, "delete", "gpudepartment", "research", "--dry-run=server"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert "Warning: metadata.name: projects vision belong to department research" in done.stderr
+
+
+def test_author_of_a_deployment_is_told_what_becomes_of_its_pods(admission: Admission) -> None:
+    # The controller keeps this label, and does not run here.
+    managed = "ballast.dev/managed=true"
+    admission.api.kubectl("label", "namespace", admission.api.namespace, managed)
+    container = {"name": "main", "image": "example.invalid/none"}
+    labels = {"app": "llm"}
+    template: Body = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "llm", "namespace": admission.api.namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    notes = {"annotations": {"gpu-fraction": "0.5"}}
+    misplaced = body | {"metadata": {**body["metadata"], **notes}}
+    wait_for(
+        lambda: "gpu-fraction has no effect on a Deployment" in apply_body(admission, misplaced),
+        SEEN_S,
+        "a warning about a word that is not on the template",
+    )
+    template["metadata"]["annotations"] = {"gpu-fraction": "nonsense"}
+    assert "its pods will be refused: InvalidRequest" in apply_body(admission, body)

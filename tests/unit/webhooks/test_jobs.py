@@ -43,7 +43,7 @@ def job(restart: str = "Never", resources: Document | None = None, **spec: Any) 
     }
 
 
-def decision_on(document: Document, index: ProjectIndex | None = None, **more: str) -> Decision:
+def decision_on(document: Document, index: ProjectIndex | None = None, **more: Any) -> Decision:
     request = {
         "uid": "u",
         "kind": {"group": "batch", "version": "v1", "kind": document["kind"]},
@@ -286,3 +286,54 @@ def test_mpi_job_whose_launcher_may_fail_few_times_is_warned_of(
 def test_what_is_no_object_of_its_kind_is_left_to_its_own_validation(kind: str, spec: Any) -> None:
     decision = decision_on({"kind": kind, "metadata": {"name": "x"}, "spec": spec})
     assert decision.ops == ()
+
+
+def app(kind: str = "Deployment", resources: Document | None = None) -> Document:
+    """A Deployment or StatefulSet of pods with one GPU each."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "llm", "namespace": "team-a"},
+        "spec": {"replicas": 2, "template": template("Always", resources)},
+    }
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_author_of_an_app_is_told_that_its_pods_will_be_refused(kind: str) -> None:
+    made = app(kind)
+    assert decision_on(made).warnings == ()
+    made["spec"]["template"]["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    (warning,) = decision_on(made).warnings
+    assert "its pods will be refused: " in warning
+    assert "use one of them" in warning
+    assert decision_on(made).ops == ()
+
+
+def test_update_of_an_app_is_looked_at_where_its_template_changes() -> None:
+    before, after = app(), app()
+    after["spec"]["template"]["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    (warning,) = decision_on(after, operation="UPDATE", oldObject=before).warnings
+    assert "its pods will be refused: " in warning
+    scaled = copy.deepcopy(after)
+    scaled["spec"]["replicas"] = 3
+    assert decision_on(scaled, operation="UPDATE", oldObject=after).warnings == ()
+
+
+@pytest.mark.parametrize("made", [app(resources={}), app("StatefulSet", {}), job(resources={})])
+def test_word_that_is_not_on_the_pod_template_is_told(made: Document) -> None:
+    made = copy.deepcopy(made)
+    made["metadata"]["annotations"] = {"gpu-fraction": "0.5", "example.com/other": "x"}
+    (warning,) = decision_on(made).warnings
+    assert warning == (
+        f"annotation gpu-fraction has no effect on a {made['kind']}: Ballast reads it on pods;"
+        " write it into spec.template.metadata.annotations"
+    )
+    made["spec"]["template"]["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    assert decision_on(made).warnings == ()
+
+
+def test_label_that_is_not_on_the_pod_template_is_told() -> None:
+    made = app()
+    made["metadata"]["labels"] = {names.LABEL_WORKLOAD_KIND: "interactive", "app": "llm"}
+    (warning,) = decision_on(made).warnings
+    assert "write it into spec.template.metadata.labels" in warning
