@@ -12,7 +12,9 @@ from extender.api.demand import (
     COMPUTE_LIMIT,
     DNS_LABEL,
     GROUP_LABELS,
+    MEMORY,
     PREEMPTIBILITY_LABELS,
+    SHARE_ANNOTATIONS,
     Demand,
     agreed,
     check_aliases,
@@ -104,10 +106,17 @@ def check_scheduler(pod: Pod, project: GpuProject) -> Refused | None:
 
 def check_request(pod: Pod, demand: Demand) -> Refused | None:
     """Why what surrounds the GPU request does not fit it, or None."""
+    notes = pod.metadata.annotations or {}
     try:
+        # What the webhook writes for a request in MiB (`gpu_milli_request`).
+        if demand.milli == 1 and notes.keys().isdisjoint(SHARE_ANNOTATIONS):
+            raise UnitError(
+                f"requests {names.GPU_MILLI}: 1 without the annotation {MEMORY} that it stands for"
+                f' (kubectl debug --copy-to leaves annotations out): give {MEMORY}, such as "8192"'
+            )
         fraction_container(pod)
         read_compute(pod, demand)
-        read_memory_limit(pod.metadata.annotations or {})
+        read_memory_limit(notes)
     except UnitError as error:
         return _invalid(pod, str(error))
     return None

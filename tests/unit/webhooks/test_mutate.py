@@ -481,6 +481,15 @@ def test_default_class_of_the_cluster_counts_as_none_unless_the_project_lists_it
     assert may_be_evicted == ("non-preemptible" if kept else "preemptible")
 
 
+def test_copy_of_a_pod_that_lost_its_gpu_memory_is_refused() -> None:
+    """`kubectl debug --copy-to` leaves annotations out, and keeps the containers' resources."""
+    after = stored(pod().noted({"gpu-memory": "8192"}))
+    copy = pod()
+    copy.body["spec"] = after["spec"]
+    assert "requests ballast.dev/gpu-milli: 1 without the annotation gpu-memory" in refusal(copy)
+    assert decision_on(copy.noted({"gpu-memory": "8192"})).is_allowed
+
+
 def test_min_member_without_a_group_is_warned_of() -> None:
     (warning,) = decision_on(pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "4"})).warnings
     assert "no effect without ballast.dev/pod-group" in warning
