@@ -29,6 +29,7 @@ from typing import Any, Final
 import msgspec
 
 from extender.api.objects import ObjectMeta, Pod
+from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import foresee
 from webhooks.owners.origin import Template
 from webhooks.patch import PatchBuilder
@@ -259,3 +260,16 @@ def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> I
     read = msgspec.convert(template, Template)
     read.metadata.namespace, read.metadata.name = request.namespace, request.name
     yield from foresee(Pod(read.metadata, read.spec), projects)
+    yield from _cards_by_environment(template["spec"])
+
+
+def _cards_by_environment(spec: Document) -> Iterator[str]:
+    """What the policy managed-pods says to pods that would be shown cards of others."""
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        for each in container.get("env") or ():
+            if each["name"] == VISIBLE_DEVICES and each.get("value") not in ("void", "none"):
+                yield (
+                    f"its pods will be refused: container {container['name']:.63} sets"
+                    f" {VISIBLE_DEVICES}: leave it out, a container is shown its own cards by the"
+                    " node"
+                )

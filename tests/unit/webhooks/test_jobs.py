@@ -337,3 +337,15 @@ def test_label_that_is_not_on_the_pod_template_is_told() -> None:
     made["metadata"]["labels"] = {names.LABEL_WORKLOAD_KIND: "interactive", "app": "llm"}
     (warning,) = decision_on(made).warnings
     assert "write it into spec.template.metadata.labels" in warning
+
+
+@pytest.mark.parametrize(
+    ("variable", "n_warnings"), [({"value": "all"}, 1), ({"value": "void"}, 0), ({}, 1)]
+)
+def test_author_is_told_of_cards_by_environment(variable: Document, n_warnings: int) -> None:
+    made = app()
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "A"}, {"name": "NVIDIA_VISIBLE_DEVICES"} | variable]
+    warned = decision_on(made).warnings
+    assert len(warned) == n_warnings
+    assert all("container main sets NVIDIA_VISIBLE_DEVICES" in each for each in warned)
