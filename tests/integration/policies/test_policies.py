@@ -360,8 +360,8 @@ HIDDEN = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 REFUSED_GUESTS = {
     "privileges": (guest(securityContext={"privileged": True}), "may not be privileged"),
     "a capability": (
-        guest(securityContext={"capabilities": {"add": ["sys_admin"]}}),
-        "may not be privileged",
+        guest(securityContext={"capabilities": {"add": ["sys_ptrace"]}}),
+        "kubectl debug --profile=baseline",
     ),
     "all cards": (
         guest(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
