@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from extender.api import names
+from extender.api.classes import SYSTEM_CLASS_PREFIX
 from extender.api.kinds import GpuDepartment, GpuFigures, GpuProject, HostFigures, PoolFigures
 from extender.api.units import (
     MILLI_PER_GPU,
@@ -21,6 +22,7 @@ from extender.api.units import (
 )
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import FieldFinding, check_labels, check_name, listed, odd, wrong
+from webhooks.mutate import USUAL_KIND
 
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
 
@@ -84,7 +86,7 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     yield from _check_pools("spec.nodePools", spec.node_pools, known)
     yield from _check_budgets(spec.node_pools)
     yield from _check_defaults(project, known)
-    yield from _check_classes(spec.allowed_priority_classes)
+    yield from _check_classes(spec.allowed_priority_classes, known)
     for ix, selector in enumerate(spec.node_affinity):
         field = f"spec.nodeAffinity[{ix}].matchLabels"
         yield from check_labels(field, selector.match_labels, "nvidia.com/gpu.product: A100")
@@ -207,12 +209,21 @@ def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[FieldFindin
         )
 
 
-def _check_classes(allowed: Sequence[str]) -> Iterator[FieldFinding]:
-    above = [each for each in allowed if each.startswith("system-")]
+def _check_classes(allowed: Sequence[str], known: Catalog) -> Iterator[FieldFinding]:
+    field, usual = "spec.allowedPriorityClasses", names.CLASS_OF_KIND[USUAL_KIND]
+    above = [each for each in allowed if each.startswith(SYSTEM_CLASS_PREFIX)]
     if above:
         yield odd(
-            "spec.allowedPriorityClasses",
-            f"{listed(above)} outranks all other work of the cluster, its own pods included",
+            field, f"{listed(above)} outranks all other work of the cluster, its own pods included"
+        )
+    exist = {*names.PRIORITY_CLASSES, *names.CLASS_ALIASES, *known.classes, *above}
+    unknown = [each for each in allowed if each not in exist]
+    if unknown:
+        yield odd(field, f"there is no priority class {listed(unknown)} (yet)")
+    if allowed and usual not in map(names.class_of, allowed):
+        yield odd(
+            field,
+            f"a pod without a class and a kind gets {usual}, which is not listed: it is refused",
         )
 
 

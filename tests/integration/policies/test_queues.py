@@ -114,7 +114,7 @@ def test_quota_that_is_no_number_of_gpus_is_refused_with_what_is_accepted(
 ) -> None:
     said = creation(queues, {"gpu": {"quota": quota}})
     assert "pool default: gpu.quota and gpu.limit take a number of GPUs below 1000000" in said
-    assert "such as 4 or 2.5" in said
+    assert "such as 4 or 2.5; leave limit out where there is none" in said
     assert "^" not in said
 
 

@@ -244,6 +244,16 @@ ODD: dict[str, tuple[str, Body, str]] = {
         VISION | {"allowedPriorityClasses": ["system-node-critical"]},
         "outranks all other",
     ),
+    "a class that does not exist": (
+        "GpuProject",
+        VISION | {"allowedPriorityClasses": ["ballast-training", "urgnet"]},
+        "there is no priority class urgnet (yet)",
+    ),
+    "no class for pods that name none": (
+        "GpuProject",
+        VISION | {"allowedPriorityClasses": ["ballast-build"]},
+        "a pod without a class and a kind gets ballast-training, which is not listed",
+    ),
     "a department's quota below its projects'": (
         "GpuDepartment",
         {"nodePools": [gpu(quota=7)]},
