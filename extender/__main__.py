@@ -4,6 +4,7 @@ Imports stay inside the commands, so that asking for help costs no Kubernetes cl
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -124,6 +125,12 @@ class _Commands(click.Group):
                 formatter.write_dl(rows)
 
 
+#: An option that takes a time above 0.
+_seconds = functools.partial(
+    click.option, type=click.FloatRange(min=0, min_open=True), show_default=True, help="Seconds."
+)
+
+
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -156,15 +163,12 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 @click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
 @click.option("--identity", default="", help="Default: host name and a random end.")
 @click.option("--metrics-listen", default="127.0.0.1:8889", show_default=True)
-@click.option(
-    "--lease-duration", "lease_duration_s", default=15.0, show_default=True, help="Seconds."
-)
-@click.option("--bind-timeout", "bind_timeout_s", default=30.0, show_default=True, help="Seconds.")
-@click.option(
+@_seconds("--lease-duration", "lease_duration_s", default=15.0)
+@_seconds("--bind-timeout", "bind_timeout_s", default=30.0)
+@_seconds(
     "--cycle-budget",
     "cycle_budget_s",
     default=1.0,
-    show_default=True,
     help="Seconds of CPU time to decide in; what is left over comes first in the next cycle.",
 )
 @click.option(
@@ -227,9 +231,7 @@ def view(**given: Any) -> None:
     show_default=True,
     help="Seconds that a cluster has to answer.",
 )
-@click.option(
-    "--lease-duration", "lease_duration_s", default=15.0, show_default=True, help="Seconds."
-)
+@_seconds("--lease-duration", "lease_duration_s", default=15.0)
 def dispatch(identity: str, **given: Any) -> None:
     """Run on a manager cluster of MultiKueue: nominate the worker cluster of each Workload.
 

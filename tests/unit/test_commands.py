@@ -113,3 +113,10 @@ def test_replay_without_the_lab_says_where_it_is() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("Error: this installation has no lab")
+
+
+def test_setting_that_no_program_can_run_with_is_refused_in_a_sentence(kubeconfig: str) -> None:
+    for flag in ("--lease-duration=0", "--bind-timeout=-1", "--cycle-budget=0"):
+        done = ballast("control", flag, KUBECONFIG=kubeconfig)
+        assert done.returncode == 2
+        assert done.stderr.endswith("is not in the range x>0.\n")
