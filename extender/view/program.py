@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from extender.api.events import Event
+from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
 from extender.http.app import build_observation_app
 from extender.http.server import Address, Listener
@@ -47,6 +48,8 @@ QUICK_S: Final = 0.2
 #: a core at most.
 REST_S: Final = 5.0
 REST_TIMES: Final = 4.0
+#: The rest between two looks at which claims of waiting pods are to be read.
+CLAIMS_S: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -79,6 +82,7 @@ class View:
         self._settings = Settings()
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
+        self._volumes = VolumeReader(client, self.state)
         self._newest = 0
         self._last: _Taken | None = None
         self._ahead: _Taken | None = None
@@ -126,6 +130,18 @@ class View:
         except Exception:
             self._ahead = None
             _log.exception("no decision could be made ahead")
+
+    async def fill(self) -> None:
+        """Return when the model has what watches and claims say, and a first decision is made."""
+        await asyncio.gather(*(reflector.wait_synced() for reflector in self.reflectors))
+        await self._volumes.keep()
+        await self.decide_ahead()
+
+    async def read_claims(self) -> None:
+        """Read the claims of pods that wait until cancelled; they are not watched."""
+        while True:
+            await self._volumes.keep()
+            await asyncio.sleep(CLAIMS_S)
 
     async def run(self) -> None:
         """Decide ahead until cancelled."""
@@ -194,11 +210,11 @@ async def _serve(client: Client, options: ViewOptions) -> None:
         async with asyncio.TaskGroup() as tasks:
             for reflector in view.reflectors:
                 tasks.create_task(reflector.run())
-            await asyncio.gather(*(reflector.wait_synced() for reflector in view.reflectors))
-            await view.decide_ahead()
+            await view.fill()
             gc.freeze()
             await register(client, trusted)
             _log.info("answering", nodes=len(view.state.gpu_nodes))
             tasks.create_task(listener.run())
             tasks.create_task(view.run())
+            tasks.create_task(view.read_claims())
             tasks.create_task(forecaster.run())

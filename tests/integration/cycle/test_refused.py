@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.cycle.claims import bind_claim, volume, with_claim
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -249,43 +250,6 @@ async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Sc
     scene.submit_job("team-b", "train", 4, 1000)
     await scene.until_bound("team-b", 4)
     assert names_of(scene, "team-a") == {"frozen"}
-
-
-def bind_claim(scene: Scene, name: str, to: str) -> None:
-    """A claim of team-a that is bound to a volume, as the volume controller leaves it."""
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "",
-        "volumeName": to,
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    notes = {"pv.kubernetes.io/bind-completed": "yes"}
-    body = {"metadata": {"name": name, "annotations": notes}, "spec": spec}
-    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
-    said = '{"status": {"phase": "Bound"}}'
-    scene.cluster.kubectl(
-        "patch", "pvc", name, "-n", "team-a", "--subresource=status", "--type=merge", "-p", said
-    )
-
-
-def volume(name: str, node: str) -> dict[str, Any]:
-    """A volume that can be reached from one node only."""
-    at = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/data"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [at]}]}},
-        },
-    }
-
-
-def with_claim(body: dict[str, Any], name: str) -> dict[str, Any]:
-    spec = body["spec"]["template"]["spec"] if "template" in body["spec"] else body["spec"]
-    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-    return body
 
 
 async def test_pods_whose_volume_is_missing_evict_no_pod(scene: Scene) -> None:

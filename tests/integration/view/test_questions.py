@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from extender.__main__ import main
+from tests.integration.cycle.claims import bind_claim, volume, with_claim
 from tests.integration.cycle.two_projects import Scene
+from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 from tests.support.installation import Program
@@ -92,7 +94,11 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_
     await scene.until_bound("team-b", 2)
     scene.submit_job("team-a", "first", 2, 1000)
     await scene.until_bound("team-a", 2)
-    scene.submit_job("team-a", "second", 1, 1000)
+    # The view reads the claims of work that waits, as the controller does.
+    scene.admin.post("/api/v1/persistentvolumes", volume("disk", "gpu-node-0000", "gpu-node-0001"))
+    bind_claim(scene, "data", "disk")
+    second = with_claim(workloads.job("second", "team-a", 1, 1000), "data")
+    scene.admin.post("/apis/batch/v1/namespaces/team-a/jobs", second)
     scene.submit_job("team-b", "more", 1, 1000)
 
     def told() -> list[str]:
