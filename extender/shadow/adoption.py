@@ -244,7 +244,8 @@ class _Adoption:
 
     def _admitted(self, pod: Pod) -> Pod:
         """The pod as admission leaves it: of the project of its namespace, in its gang, with the
-        usual priority where it names none, and behind our gate while it has no node."""
+        usual priority where it names none, and behind our gate while it has no node. Its volumes
+        are left out, since no claim is read here and an unread one holds a pod back."""
         meta, spec = pod.metadata, pod.spec
         labels = {key: value for key, value in (meta.labels or {}).items()
                   if key not in PROJECT_LABELS}  # fmt: skip
@@ -263,6 +264,7 @@ class _Adoption:
                 spec,
                 priority=spec.priority if spec.priority or spec.priority_class_name else None,
                 scheduling_gates=[SchedulingGate(gate) for gate in dict.fromkeys(gates)],
+                volumes=None,
             ),
             pod.status,
         )

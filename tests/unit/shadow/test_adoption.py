@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from extender.api.objects import Node, Pod, SchedulingGate
+from extender.api.objects import ClaimSource, Node, Pod, SchedulingGate, Volume
 from extender.shadow import adoption
 from extender.shadow.adoption import Seen, adopt
 from extender.shadow.peers import Peers, read_peers
@@ -74,6 +74,13 @@ def test_gate_of_kueue_holds_nothing_and_a_gate_of_the_owner_does() -> None:
 
     pods = [gated("a", "kueue.x-k8s.io/admission"), gated("b", "example.com/data")]
     found = picture(Seen(nodes=nodes("n1"), pods=pods))
+    assert [each.workload.key for each in found.plan.admissions] == ["team-a/a"]
+
+
+def test_pod_with_a_volume_has_a_place_although_no_claim_is_read() -> None:
+    waits: Pod = plain("a").build()
+    waits.spec.volumes = [Volume(persistent_volume_claim=ClaimSource(claim_name="data"))]
+    found = picture(Seen(nodes=nodes("n1"), pods=[waits]))
     assert [each.workload.key for each in found.plan.admissions] == ["team-a/a"]
 
 
