@@ -8,9 +8,9 @@ shown only if the workload got its places on the changed snapshot.
 from collections.abc import Iterator
 from typing import Final
 
-from extender.api.reasons import HELP, SENTENCES, Reason, Refused
+from extender.api.reasons import SENTENCES, Reason, Refused
 from extender.api.units import count_gpus, format_gpus
-from extender.policy.placement.explain import NEVER
+from extender.policy.placement.explain import NEVER, help_for
 from extender.policy.plan import Stage
 from extender.policy.queues.months import spent_sentence
 from extender.state.model import GPU, WorkloadView
@@ -90,7 +90,7 @@ def explain(
         return told
     told.reason = refused.reason
     told.message = _plain(refused, workload)
-    told.help = HELP.get(refused.reason, "")
+    told.help = help_for(refused)
     told.agrees = published in ("", told.reason)
     told.place = place_of(picture, workload)
     return told

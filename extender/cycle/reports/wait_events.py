@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.api.reasons import HELP, SENTENCES, Reason, Refused
-from extender.policy.placement.explain import NEVER
+from extender.api.reasons import SENTENCES, Reason, Refused
+from extender.policy.placement.explain import help_for
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
@@ -120,6 +120,5 @@ def _in_gib(found: re.Match[str]) -> str:
 def told(workload: WorkloadView, refused: Refused) -> str:
     """Why the workload waits and what would help, for users that look at one of its pods."""
     why = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{workload.key}: ")
-    help_ = "Ask for less per pod, or for another node pool." if NEVER in why else ""
-    help_ = help_ or HELP.get(refused.reason, "")
+    help_ = help_for(refused)
     return f"{readable(why)}. {help_}" if help_ else readable(why)

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from extender.api.demand import Demand, mig_slices
-from extender.api.reasons import Reason, Refused
+from extender.api.reasons import HELP, Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
 from extender.policy.placement.placer import Placer, fits_host
@@ -23,6 +23,13 @@ from extender.state.model import PodView, TopologyRule
 
 #: Said, before the pool's name, of work that would not fit if all that runs had left.
 NEVER: Final = "it will never start on the nodes of pool"
+
+
+def help_for(refused: Refused) -> str:
+    """What helps the workload that is refused, in one sentence; empty where nothing is known to."""
+    if NEVER in refused.detail:
+        return "Ask for less per pod, or for another node pool."
+    return HELP.get(refused.reason, "")
 
 
 @dataclass(slots=True, frozen=True)
