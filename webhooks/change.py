@@ -33,6 +33,10 @@ NO_DEVICES: Final = "void"
 #: (containerd/nri `pkg/plugin/annotations.go`; containerd 2.2, CRI-O 1.34). It is off by default;
 #: then this is not read. The longer the key, the more it counts: `/container.NAME`, `/pod`, none.
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
+#: GKE and others keep pods without GPUs off GPU nodes by this taint. The API server's plugin
+#: ExtendedResourceToleration writes the same toleration into pods that ask for whole GPUs, and into
+#: none that ask for a share of one.
+GPU_NODES: Final = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
 CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 #: A container: the field of the pod's spec, and the index in it.
@@ -64,6 +68,7 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
         for key, value in case.node_labels.items():
             patch.set(("spec", "nodeSelector", key), value)
         patch.set(("spec", "schedulerName"), names.SCHEDULER_NAME)
+        patch.append(("spec", "tolerations"), dict(GPU_NODES))
         if not case.is_of_daemon_set:
             patch.append(("spec", "schedulingGates"), {"name": names.GATE})
     return patch.ops

@@ -23,6 +23,8 @@ def test_half_a_card_comes_out_gated_labelled_and_counted(admission: Admission) 
     assert pod["spec"]["schedulingGates"] == [{"name": names.GATE}]
     assert pod["spec"]["schedulerName"] == names.SCHEDULER_NAME
     assert resources["requests"] == resources["limits"] == {names.GPU_MILLI: "500"}
+    gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert gpu_nodes in pod["spec"]["tolerations"]
     (condition,) = pod["status"]["conditions"]
     assert condition["reason"] == "SchedulingGated"
 

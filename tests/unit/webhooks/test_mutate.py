@@ -162,6 +162,24 @@ def test_number_of_the_former_class_goes_with_it() -> None:
     assert "preemptionPolicy" not in after["spec"]
 
 
+@pytest.mark.parametrize(
+    "built",
+    [
+        pod().noted(HALF),
+        pod().asking("nvidia.com/gpu", "1"),
+        pod().asking("nvidia.com/mig-1g.5gb", "1"),
+    ],
+)
+def test_gpu_pod_tolerates_the_taint_of_gpu_nodes(built: PodDocument) -> None:
+    """As the API server's plugin ExtendedResourceToleration does for nvidia.com/gpu alone."""
+    stated = {"key": "example.com/team", "operator": "Exists"}
+    gpu_nodes = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    once = stored(built.with_spec(tolerations=[stated]))
+    assert once["spec"]["tolerations"] == [stated, gpu_nodes]
+    built.body.update(once)
+    assert stored(built)["spec"]["tolerations"] == [stated, gpu_nodes]
+
+
 def test_named_class_is_kept_with_its_number() -> None:
     after = stored(pod().noted(HALF).with_spec(priorityClassName="ballast-build", priority=100))
     assert (after["spec"]["priorityClassName"], after["spec"]["priority"]) == ("ballast-build", 100)
