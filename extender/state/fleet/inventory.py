@@ -3,12 +3,12 @@
 The differences are kept up to date per node, so asking for them costs what there is to do.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from extender.api import names
 from extender.api.card_sets import read_card_sets
@@ -59,7 +59,8 @@ class Differences:
     """What the controller should repair. Nothing in here is urgent; every write is idempotent.
 
     `to_create`: nodes with GPUs but without GpuNode, and the devices their labels tell.
-    `to_describe`: nodes whose GpuNode has no devices, or others than DRA drivers publish now.
+    `to_describe`: nodes whose GpuNode has no devices, or others than DRA drivers publish now, or
+    than labels tell where no agent has described them.
     `without_node`: GpuNodes without a Node. `gpu_milli`: the `ballast.dev/gpu-milli` that a Node's
     status should have, in capacity and allocatable, and does not. `pool_labels`: the node pool that
     a GpuNode should be labelled with, and is not. `foreign`: the holds of pods without a row that a
@@ -122,6 +123,9 @@ class Inventory:
         self._to_describe.pop(name, None)
         has_driver = facts is not None and known.published is not None
         is_other = has_driver and tuple(devices) != cards
+        if cards and gpu_node is not None and not has_driver and _are_from_labels(devices):
+            cards = _as_labelled(cards, gpu_node)
+            is_other = tuple(devices) != cards
         if gpu_node is None and facts is not None and (cards or facts.counted):
             self._to_create[name] = cards
         elif gpu_node is not None and (is_other or (cards and not devices)):
@@ -200,6 +204,32 @@ def read_host(node: Node) -> HostFacts:
         stays=any(meta.annotation(name) == "true" for name in names.LASTING_NODE_KEYS),
         problem="; ".join(problems),
     )
+
+
+def _are_from_labels(devices: Sequence[Device]) -> bool:
+    """Whether neither a node agent nor a DRA driver has described these."""
+    return not any(each.uuid or each.device for each in devices)
+
+
+def _as_labelled(cards: tuple[Device, ...], gpu_node: GpuNode) -> tuple[Device, ...]:
+    """What the ledger should say of the cards that the node's labels tell.
+
+    What labels don't say stays: health, and size and model where the label is away for a moment; so
+    does a card that they no longer tell while a row holds it.
+    """
+    known = {each.index: each for each in gpu_node.status.devices}
+    held = {share.index for row in gpu_node.spec.rows for share in row.cards}
+    told = []
+    for card in cards:
+        before = known.pop(card.index, card)
+        told.append(
+            structs.replace(
+                before,
+                memory_mib=card.memory_mib or before.memory_mib,
+                model=card.model or before.model,
+            )
+        )
+    return (*told, *(card for index, card in sorted(known.items()) if index in held))
 
 
 def _read(

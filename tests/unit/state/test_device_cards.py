@@ -167,7 +167,9 @@ def test_a_node_made_anew_without_a_driver_has_the_cards_that_its_agent_tells() 
     for gone in (host(2), ledger()):
         state.apply(Removed(type(gone), gone.metadata.uid, "", "n1"))
     assert state.differences().to_describe == {}
-    for made in (host(2), ledger(cards=1)):
+    by_agent = ledger(cards=1)
+    by_agent.status.devices[0].uuid = "GPU-0"
+    for made in (host(2), by_agent):
         meta = structs.replace(made.metadata, uid="anew")
         state.apply(Upserted(structs.replace(made, metadata=meta)))
     assert state.differences().to_describe == {}

@@ -4,11 +4,8 @@ import pytest
 
 from extender.api.events import Removed, Upserted
 from extender.api.kinds import Device, GpuNode
-from tests.support.builders import (
-    CARD_MIB,
-    gpu_node,
-    node,
-)
+from extender.api.objects import Node
+from tests.support.builders import CARD_MIB, gpu_node, node, pod, row, whole
 from tests.unit.state.model import state_of
 
 
@@ -23,6 +20,46 @@ def test_a_ledger_without_devices_is_to_be_described() -> None:
     differences = state.differences()
     assert differences.to_create == {}
     assert differences.to_describe.keys() == {"n1"}
+
+
+def described(host: Node, ledger: GpuNode) -> list[tuple[int, int, str]] | None:
+    """Index, memory and model of the cards with which the ledger is described anew, if it is."""
+    found = state_of(host, ledger).differences().to_describe.get("n1")
+    return [(each.index, each.memory_mib, each.model) for each in found] if found else None
+
+
+def test_a_ledger_follows_the_labels_of_its_node_where_no_agent_has_described_it() -> None:
+    """Feature discovery labels a node after the device plugin has registered its cards."""
+    early = gpu_node("n1").cards(2, mib=0).build()
+    assert described(node("n1").gpus(2, model="A100").build(), early) == [
+        (0, CARD_MIB, "A100"),
+        (1, CARD_MIB, "A100"),
+    ]
+    ledger = gpu_node("n1").cards(2, model="A100").build()
+    assert described(node("n1").gpus(2, model="A100").build(), ledger) is None
+    more = [(index, CARD_MIB, "A100") for index in range(3)]
+    assert described(node("n1").gpus(3, model="A100").build(), ledger) == more
+    # A label that is away for a moment takes nothing away.
+    unsized = node("n1").labels({"nvidia.com/gpu.count": "2"}).build()
+    assert described(unsized, ledger) is None
+    assert described(node("n1").build(), ledger) is None
+
+
+def test_a_card_that_the_labels_no_longer_tell_stays_while_a_row_holds_it() -> None:
+    held = pod("a").needs(1000).bound("n1").build()
+    ledger = gpu_node("n1").cards(4).holds(row(held, whole(2), "bound")).build()
+    host = node("n1").gpus(1).build()
+    assert described(host, ledger) == [(0, CARD_MIB, ""), (2, CARD_MIB, "")]
+    assert described(host, gpu_node("n1").cards(4).build()) == [(0, CARD_MIB, "")]
+
+
+def test_health_and_what_an_agent_has_described_are_not_the_labels_to_say() -> None:
+    ill = gpu_node("n1").cards(2).sick(1).build()
+    assert described(node("n1").gpus(2).build(), ill) is None
+    by_agent = gpu_node("n1").cards(2).build()
+    for device in by_agent.status.devices:
+        device.uuid = f"GPU-{device.index}"
+    assert described(node("n1").gpus(3).build(), by_agent) is None
 
 
 def test_gpu_milli_is_what_healthy_cards_are_worth() -> None:
