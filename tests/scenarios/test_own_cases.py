@@ -37,6 +37,11 @@ def test_as_the_documents_of_other_schedulers_say(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "pairs"), ids=lambda case: case.id)
+def test_two_documented_rules_at_once(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
@@ -44,3 +49,4 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "peers")) >= 120
     assert len(cases_in(OWN / "practice")) >= 147
     assert len(cases_in(OWN / "field")) >= 150
+    assert len(cases_in(OWN / "pairs")) >= 135
