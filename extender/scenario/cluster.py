@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from extender.api.demand import slices_milli
 from extender.api.kinds import Device, GpuNode, GpuNodeStatus
@@ -183,19 +183,21 @@ def _queue_view(cluster: Cluster, queue: Queue, age: int, weights: Weights) -> s
             told = f"there is no node pool {name}; there are: {', '.join(cluster.pools)}"
             raise ScenarioError(f"{case.id}: queue {queue.name}: {told}")
     reading = _Reading(cluster, queue, weights)
-    lineage = list(cluster.lineage(queue.name))
-    if lineage[-1].parent is not None:
+    *_, top = cluster.lineage(queue.name)
+    if top.parent is not None:
         raise ScenarioError(f"{case.id}: queue {queue.name} is its own ancestor")
-    reclaim = (each.reclaim_min_runtime for each in lineage)
-    preempt = (each.preempt_min_runtime for each in lineage)
     return state.QueueView(
         name=queue.name,
         parent=queue.parent or "",
         created_at=age,
         pools={pool: reading.quota_in(pool) for pool in cluster.pools},
-        reclaim_min_runtime_s=int(next((s for s in reclaim if s is not UNSET), 0)),
-        preempt_min_runtime_s=int(next((s for s in preempt if s is not UNSET), 0)),
+        reclaim_min_runtime_s=_seconds(queue.reclaim_min_runtime),
+        preempt_min_runtime_s=_seconds(queue.preempt_min_runtime),
     )
+
+
+def _seconds(stated: float | UnsetType) -> int | None:
+    return None if stated is UNSET else int(stated)
 
 
 @dataclass(slots=True)

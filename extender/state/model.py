@@ -304,14 +304,15 @@ class QueueView:
     """A queue: a department (`parent` empty), a project, or any level in between.
 
     `name` is unique among all queues: a project's own, or `department_queue` of a department's.
+    A minimum run time is None where the queue states none.
     """
 
     name: str
     parent: str = ""
     created_at: int = 0
     pools: Mapping[str, PoolQuota] = field(default_factory=dict)
-    reclaim_min_runtime_s: int = 0
-    preempt_min_runtime_s: int = 0
+    reclaim_min_runtime_s: int | None = None
+    preempt_min_runtime_s: int | None = None
     disruption_budget_s: int | None = None
     max_grace_s: int | None = None
 

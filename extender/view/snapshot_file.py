@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
 from extender.api.units import MILLI_PER_GPU, format_gpus
@@ -210,8 +210,8 @@ class _Writer:
             priority=_USUAL_PRIORITY - min(ranks),
             pools=pools,
             usage=Usage(gpu=max(used, default=0) / 1_000_000),
-            reclaim_min_runtime=view.reclaim_min_runtime_s,
-            preempt_min_runtime=view.preempt_min_runtime_s,
+            reclaim_min_runtime=_stated(view.reclaim_min_runtime_s),
+            preempt_min_runtime=_stated(view.preempt_min_runtime_s),
         )
 
     def _parent(self, view: QueueView) -> str | None:
@@ -377,6 +377,10 @@ def _gpu_figures(given: Figures, now_s: int) -> GpuFigures:
         gpu_hours_per_month=month.budget // PER_GPU_HOUR if month else None,
         gpu_hours_used=format_gpu_hours(month.used) if month and month.is_known_at(now_s) else 0,
     )
+
+
+def _stated(seconds: int | None) -> int | UnsetType:
+    return UNSET if seconds is None else seconds
 
 
 def _group(tree: GroupView | None, min_member: int) -> Group:

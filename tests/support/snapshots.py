@@ -281,7 +281,7 @@ class Cluster:
             parent=parent,
             created_at=age,
             pools=pools,
-            reclaim_min_runtime_s=queue.pop("min_runtime", 0),
+            reclaim_min_runtime_s=queue.pop("min_runtime", None),
             disruption_budget_s=queue.pop("budget_s", None),
         )
         assert not queue, f"unknown: {sorted(queue)}"

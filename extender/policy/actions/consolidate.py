@@ -26,6 +26,7 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest
+from extender.policy.queues.min_runtime import move_minimum_s
 from extender.policy.queues.room import check_room
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -121,9 +122,7 @@ class _ConsolidateRule(PreemptionRule):
         eligibility = EligibilityBuilder(candidates)
         for _ in candidates.queues:
             eligibility.add(0, is_mobile=True)
-        return eligibility.finish(
-            protected_by(self.session, candidates, "reclaim_min_runtime_s", "preempt_min_runtime_s")
-        )
+        return eligibility.finish(protected_by(self.session, candidates, move_minimum_s))
 
 
 def _idle(session: Session, pool: str) -> "array[int]":

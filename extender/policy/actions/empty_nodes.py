@@ -26,6 +26,7 @@ from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.solver import Preemption
+from extender.policy.queues.min_runtime import move_minimum_s
 from extender.policy.queues.room import check_room
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import are_independent
@@ -75,9 +76,7 @@ class _Pool:
             return
         candidates = self.preemption.solver_of(self.name).candidates
         names = self.session.snapshot.nodes.cards.names
-        self.protected = protected_by(
-            self.session, candidates, "reclaim_min_runtime_s", "preempt_min_runtime_s"
-        )
+        self.protected = protected_by(self.session, candidates, move_minimum_s)
         movable = {ix: self._movable(candidates, ix) for ix in self.free_milli}
         stay = frozenset(ix for ix, pods in movable.items() if not pods)
         found = [

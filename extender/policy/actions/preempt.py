@@ -32,6 +32,7 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
+from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import Queue, larger
 from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
@@ -126,7 +127,7 @@ class _PreemptRule(PreemptionRule):
         for victim_queue in candidates.queues:
             is_own = victim_queue.project is project
             eligibility.add(int(is_own), is_mobile=is_own)
-        is_safe = protected_by(self.session, candidates, "preempt_min_runtime_s")
+        is_safe = protected_by(self.session, candidates, preempt_minimum_s)
         if any(candidates.is_first):
             is_safe = bytearray(
                 NOTHING

@@ -48,6 +48,7 @@ from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
+from extender.policy.queues.min_runtime import reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller
 from extender.policy.queues.room import check_room, format_amount
 from extender.policy.queues.tree import sum_amounts
@@ -209,7 +210,9 @@ class _ReclaimRule(PreemptionRule):
             self._set_floors(eligibility, path, preemptor, level)
             for queue in path if is_for_host else ():
                 eligibility.set_floor(queue, 1, _without_unstated(queue.quota))
-        is_safe = protected_by(self.session, candidates, "reclaim_min_runtime_s")
+        is_safe = protected_by(
+            self.session, candidates, lambda leaf: reclaim_minimum_s(leaf, level_of)
+        )
         if is_for_host:
             is_safe = _protect_gpu_quotas(candidates, level_of, is_safe)
         is_safe = self._protect_what_precedes(candidates, is_safe)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.policy.placement.take_back import TakeBack
+from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -78,8 +79,7 @@ class YieldToPreemption:
                 end
                 for end in future.running(self.pool, self._take_back(blocked).could_preempt)
                 if end.leaf is not None
-                and now_s - end.pod.started_at
-                >= max(queue.preempt_min_runtime_s for queue in end.leaf.chain)
+                and now_s - end.pod.started_at >= preempt_minimum_s(end.leaf)
             ]
             with session.reservations.lifted_for(pending, self.pool):
                 blocked.can_be_served = bool(evicted) and future.has_place_without(

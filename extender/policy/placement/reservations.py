@@ -31,6 +31,7 @@ from extender.policy.placement.earliest_start import End, Future
 from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack
 from extender.policy.plan import Settings
+from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.queues.tree import PoolQueues
 from extender.policy.workloads.first_kinds import FIRST_KINDS
@@ -193,7 +194,7 @@ class Reservations:
 
     def _is_preceded(self, leaf: Queue, workload: WorkloadView, pool: str) -> bool:
         """Whether one that was held off would preempt the workload at once."""
-        if any(queue.preempt_min_runtime_s for queue in leaf.chain):
+        if preempt_minimum_s(leaf):
             return False
         held_off = (self._held_off.get((pool, leaf.project, first)) for first in (True, False))
         return any(

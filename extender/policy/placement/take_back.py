@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
+from extender.policy.queues.min_runtime import preempt_minimum_s, reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
 from extender.policy.queues.tree import held_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
@@ -80,10 +81,9 @@ class TakeBack:
         `amounts` are what the queue does not hold yet, and the place is taken in `after_s`
         seconds.
         """
-        preempt_s = max(queue.preempt_min_runtime_s for queue in leaf.chain)
-        if preempt_s <= after_s and self.could_preempt(leaf, other):
+        if preempt_minimum_s(leaf) <= after_s and self.could_preempt(leaf, other):
             return True
-        reclaim_s = max(queue.reclaim_min_runtime_s for queue in leaf.chain)
+        reclaim_s = reclaim_minimum_s(leaf, levels_of(self.leaf))
         is_old = reclaim_s <= after_s and other.is_preemptible
         return is_old and self.could_reclaim(leaf, amounts)
 

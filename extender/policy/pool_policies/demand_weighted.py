@@ -39,6 +39,7 @@ from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.statement import EvictionUnit, Statement
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
+from extender.policy.queues.min_runtime import own_reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, frozen
 from extender.policy.queues.tree import PoolQueues
 from extender.policy.session import Session
@@ -171,7 +172,7 @@ class _Surplus:
         """Evict what is above the shares: no more than it takes, of each workload what has run
         least first."""
         candidates, is_giving = self.candidates, self.session.is_giving
-        is_safe = protected_by(self.session, candidates, "reclaim_min_runtime_s")
+        is_safe = protected_by(self.session, candidates, own_reclaim_minimum_s)
         for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
             if _is_surplus(candidates.leaves[w]) and not is_giving(candidates.workloads[w].key):
                 self._evict_from(w, is_safe)

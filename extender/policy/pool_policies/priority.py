@@ -28,6 +28,7 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest
+from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import check_room
 from extender.policy.session import Session
@@ -211,7 +212,7 @@ class _PriorityRule(PreemptionRule):
             is_protected if has_gpu[w] is self.has_gpu else NOTHING
             for w, is_protected in zip(
                 candidates.owner,
-                protected_by(self.session, candidates, "preempt_min_runtime_s"),
+                protected_by(self.session, candidates, preempt_minimum_s),
                 strict=True,
             )
         )

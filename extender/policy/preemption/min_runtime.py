@@ -5,25 +5,23 @@ over. Pods that are a workload each (a minimum of one pod: trials of a search) a
 by one.
 """
 
-from typing import Literal
+from collections.abc import Callable
 
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import are_independent
 from extender.state.model import PodView
 
-MinRuntime = Literal["reclaim_min_runtime_s", "preempt_min_runtime_s"]
 
-
-def protected_by(session: Session, candidates: Candidates, *fields: MinRuntime) -> bytearray:
-    """How far the longest of these minimums of its queues protects each pod of the candidates, as
+def protected_by(
+    session: Session, candidates: Candidates, minimum_of: Callable[[Queue], int]
+) -> bytearray:
+    """How far these minimums, in seconds by leaf queue, protect each pod of the candidates, as
     `Eligibility.is_safe`."""
     now_s = session.snapshot.now_s
-    minimums = {
-        leaf: max(getattr(queue, field) for queue in leaf.chain for field in fields)
-        for leaf in set(candidates.leaves)
-    }
+    minimums = {leaf: minimum_of(leaf) for leaf in set(candidates.leaves)}
     if not any(minimums.values()):
         return candidates.no_pods
     protected = bytearray(len(candidates.pods))

@@ -60,8 +60,8 @@ class Queue:
     parent: "Queue | None" = None
     created_at: int = 0
     figures: PoolQuota = field(default_factory=PoolQuota)
-    reclaim_min_runtime_s: int = 0
-    preempt_min_runtime_s: int = 0
+    reclaim_min_runtime_s: int | None = None
+    preempt_min_runtime_s: int | None = None
     is_user: bool = False
     is_workload: bool = False
     needs_quota: bool = True

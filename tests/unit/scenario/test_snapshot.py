@@ -145,15 +145,16 @@ def test_queues_are_older_the_earlier_they_stand() -> None:
     assert [(view.created_at, view.parent) for view in made.values()] == [(0, ""), (1, "z")]
 
 
-def test_minimum_run_times_of_a_department_hold_for_projects_that_have_none() -> None:
+def test_a_queue_has_the_minimum_run_times_that_it_states() -> None:
     queues = [
         queue("d", reclaimMinRuntime=60, preemptMinRuntime=30),
         queue("a", parent="d"),
         queue("b", parent="d", reclaimMinRuntime=0),
     ]
     made = seen(queues=queues).queues
-    assert (made["a"].reclaim_min_runtime_s, made["a"].preempt_min_runtime_s) == (60, 30)
-    assert (made["b"].reclaim_min_runtime_s, made["b"].preempt_min_runtime_s) == (0, 30)
+    assert (made["d"].reclaim_min_runtime_s, made["d"].preempt_min_runtime_s) == (60, 30)
+    assert (made["a"].reclaim_min_runtime_s, made["a"].preempt_min_runtime_s) == (None, None)
+    assert (made["b"].reclaim_min_runtime_s, made["b"].preempt_min_runtime_s) == (0, None)
 
 
 def test_job_is_preemptible_by_its_priority_unless_it_says_so() -> None:
