@@ -158,6 +158,11 @@ class Demand(Struct, frozen=True, gc=False):
         return self.devices > 0
 
     @property
+    def is_gpu_work(self) -> bool:
+        """Whether queues are charged GPUs for it: cards, or instances that cards are cut into."""
+        return self.devices > 0 or self.counted_milli > 0
+
+    @property
     def is_ours(self) -> bool:
         """Whether it is a matter of GPUs: of cards, or of instances that cards are cut into."""
         return self.devices > 0 or bool(self.counted)

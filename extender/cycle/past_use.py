@@ -136,7 +136,7 @@ def _capacity(snapshot: Snapshot, pools: Mapping[str, int]) -> Iterable[tuple[st
     for ix, pool in enumerate(nodes.pool):
         total = sums.get(pool)
         if total is not None and nodes.is_ready[ix]:
-            total[0] += nodes.cards.capacity_milli[ix]
+            total[0] += nodes.gpu_milli(ix)
             total[1] += nodes.cpu_milli[ix]
             total[2] += nodes.memory_mib[ix]
     return ((pool, (total[0], total[1], total[2])) for pool, total in sums.items())

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
-from extender.api.demand import slices_milli
 from extender.api.kinds import Device, GpuNode, GpuNodeStatus
 from extender.api.objects import ObjectMeta, Taint
 from extender.scenario import amounts
@@ -107,7 +106,7 @@ class Cluster:
             free_pods=node.max_pods,
             cpu_milli=cpu,
             memory_mib=memory,
-            counted_milli=slices_milli(node.mig.instances.items()),
+            counted=node.mig.instances,
             free_counted=node.mig.instances,
             offers=offers_of(node.offers),
         )

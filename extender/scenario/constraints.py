@@ -54,7 +54,7 @@ class Shared:
             ),
             pod_affinity=tuple(_terms(task.pod_affinity)),
             pod_anti_affinity=tuple(_terms(task.pod_anti_affinity)),
-            delivery=task.delivery,
+            delivery=task.delivery if self.demand_of(task).is_gpu_work else None,
         )
         if found == ANYWHERE:
             return ANYWHERE

@@ -91,7 +91,7 @@ def _capacity(cluster: Cluster) -> dict[str, Amounts]:
     nodes, sums = cluster.free, {pool: [0, 0, 0] for pool in cluster.pools}
     for ix, pool in enumerate(nodes.pool):
         if pool in sums and nodes.is_ready[ix]:
-            sums[pool][0] += nodes.cards.capacity_milli[ix]
+            sums[pool][0] += nodes.gpu_milli(ix)
             sums[pool][1] += nodes.cpu_milli[ix]
             sums[pool][2] += nodes.memory_mib[ix]
     return {pool: (gpu, cpu, memory) for pool, (gpu, cpu, memory) in sums.items()}

@@ -62,7 +62,8 @@ class Constraints(Struct, frozen=True, gc=False):
     `only_nodes` are those that an unbound pod was released for: it can have no other any more.
     `barred` are nodes on which kube-scheduler did not bind it, and until when (unix seconds).
     `volumes` are the node affinities of the volumes it uses, which hold together.
-    `delivery` is how it gets its cards, which its node has to offer; `share_mib` the share that a
+    `delivery` is how it gets its cards, which its node has to offer, or None where it may ask for
+    none; `share_mib` the share that a
     claim asks for, which a card of its node has to give as it is, neither more nor less.
     """
 
@@ -75,7 +76,7 @@ class Constraints(Struct, frozen=True, gc=False):
     only_nodes: tuple[str, ...] = ()
     barred: tuple[tuple[str, int], ...] = ()
     volumes: tuple[NodeSelector, ...] = ()
-    delivery: Delivery = "resource"
+    delivery: Delivery | None = "resource"
     share_mib: int = 0
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.claimed_memory import MemorySteps
-from extender.api.demand import Delivery, Demand
+from extender.api.demand import Delivery, Demand, slices_milli
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeStatus, Row
 from extender.api.objects import ObjectMeta, Taint
 from extender.api.units import MILLI_PER_GPU
@@ -196,10 +196,10 @@ class NodeFacts:
 
     The free figures are what is allocatable less what every live pod on the node asks for, pods
     with nominated rows included; so, like cards, they are negative while victims are leaving.
-    `cpu_milli` and `memory_mib` are all that is allocatable, `counted_milli` all that its MIG
-    instances stand for in milli-GPU; `free_counted` is what is left of the resources that are
-    counted one by one (MIG instances). `offers` is how pods can get its cards; `share_steps` are
-    the amounts that its cards give where claims share them. `stays`: an autoscaler would not remove
+    `cpu_milli` and `memory_mib` are all that is allocatable, and so is `counted` of the resources
+    that are counted one by one (MIG instances); `free_counted` is what is left of them. `offers`
+    is how pods can get its cards; `share_steps` are the amounts that its cards give where claims
+    share them. `stays`: an autoscaler would not remove
     it though no pod with GPUs were there.
     """
 
@@ -213,7 +213,7 @@ class NodeFacts:
     free_pods: int = 110
     cpu_milli: int = 0
     memory_mib: int = 0
-    counted_milli: int = 0
+    counted: Mapping[str, int] = field(default_factory=dict)
     free_counted: Mapping[str, int] = field(default_factory=dict)
     offers: frozenset[Delivery] = BY_NODE
     share_steps: frozenset[MemorySteps] = frozenset()
@@ -226,10 +226,11 @@ class NodeTable:
 
     `is_ready` is 1 where pods may be placed: the node exists, is Ready and is not cordoned; 0 for
     dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
-    `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli`, `memory_mib` and
-    `counted_milli` (all that is allocatable) int64[n]. `free_counted` has a dict for nodes with
-    counted resources, else None; `offers` is how pods can get cards, and `share_steps` what claims
-    can get of them. `stays` is 1 as in `NodeFacts`. `copy()` is what a snapshot takes.
+    `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli` and `memory_mib` (all that is
+    allocatable) int64[n]. `counted` is all that is allocatable of counted resources, and
+    `free_counted` has a dict for nodes with any, else None; `offers` is how pods can get cards, and
+    `share_steps` what claims can get of them. `stays` is 1 as in `NodeFacts`. `copy()` is what a
+    snapshot takes.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -242,7 +243,7 @@ class NodeTable:
     free_pods: "array[int]" = field(default_factory=lambda: array("i"))
     cpu_milli: "array[int]" = field(default_factory=lambda: array("q"))
     memory_mib: "array[int]" = field(default_factory=lambda: array("q"))
-    counted_milli: "array[int]" = field(default_factory=lambda: array("q"))
+    counted: list[Mapping[str, int]] = field(default_factory=list)
     free_counted: list[dict[str, int] | None] = field(default_factory=list)
     offers: list[frozenset[Delivery]] = field(default_factory=list)
     share_steps: list[frozenset[MemorySteps]] = field(default_factory=list)
@@ -275,7 +276,7 @@ class NodeTable:
         self.stays[ix] = facts.stays
         self.cpu_milli[ix] = facts.cpu_milli
         self.memory_mib[ix] = facts.memory_mib
-        self.counted_milli[ix] = facts.counted_milli
+        self.counted[ix] = facts.counted
         self.free_counted[ix] = dict(facts.free_counted) or None
         self.offers[ix] = facts.offers
         self.share_steps[ix] = facts.share_steps
@@ -332,12 +333,16 @@ class NodeTable:
             free_pods=self.free_pods[:],
             cpu_milli=self.cpu_milli[:],
             memory_mib=self.memory_mib[:],
-            counted_milli=self.counted_milli[:],
+            counted=list(self.counted),
             free_counted=[dict(free) if free else None for free in self.free_counted],
             offers=list(self.offers),
             share_steps=list(self.share_steps),
             stays=self.stays[:],
         )
+
+    def gpu_milli(self, ix: int) -> int:
+        """All that queues can be charged for on the node: its cards and its MIG instances."""
+        return self.cards.capacity_milli[ix] + slices_milli(self.counted[ix].items())
 
     def fits_counted(self, ix: int, demand: Demand) -> bool:
         """Whether the node has what the demand counts one by one."""
@@ -362,7 +367,7 @@ class NodeTable:
             self.free_pods.append(0)
             self.cpu_milli.append(0)
             self.memory_mib.append(0)
-            self.counted_milli.append(0)
+            self.counted.append({})
             self.free_counted.append(None)
             self.offers.append(BY_NODE)
             self.share_steps.append(frozenset())
@@ -375,7 +380,8 @@ class NodeTable:
         self.is_ready[ix] = 0
         self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
         self.stays[ix] = 0
-        self.cpu_milli[ix] = self.memory_mib[ix] = self.counted_milli[ix] = 0
+        self.cpu_milli[ix] = self.memory_mib[ix] = 0
+        self.counted[ix] = {}
         self.free_counted[ix] = None
         self.offers[ix] = BY_NODE
         self.share_steps[ix] = frozenset()

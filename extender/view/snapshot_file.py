@@ -323,7 +323,7 @@ class _Writer:
         if any(said):
             self.left_out["GPU models, pod affinity, volumes and refused nodes of pods"] += 1
         return {
-            "delivery": found.delivery,
+            "delivery": found.delivery or "resource",
             "node_selector": {
                 key: self.names.value(key, value) for key, value in found.node_selector
             },

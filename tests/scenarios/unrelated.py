@@ -167,7 +167,7 @@ def with_limits_above_all_there_is(case: Entry) -> Entry:
 def with_fractions_in_megabytes(case: Entry) -> Entry | None:
     """Work asks for the memory of the cards, which are alike, instead of a fraction of them."""
     sizes = {node["gpuMemoryMiB"] for node in case["nodes"] if node["gpus"]}
-    fractions = [task for job in _jobs(case) for task in job["tasks"] if _is_fraction(task)]
+    fractions = [task for task in _tasks(case) if _is_fraction(task)]
     if len(sizes) != 1 or not fractions:
         return None
     size = sizes.pop()
@@ -176,6 +176,29 @@ def with_fractions_in_megabytes(case: Entry) -> Entry | None:
         if not mib.is_integer():
             return None
         task["gpuMemory"] = int(mib)
+    return case
+
+
+def with_whole_cards_in_megabytes(case: Entry) -> Entry | None:
+    """Work asks for all the memory of as many cards, which are alike, instead of whole cards."""
+    sizes = {node["gpuMemoryMiB"] for node in case["nodes"] if node["gpus"]}
+    if len(sizes) != 1 or not _has_whole_cards_only(case):
+        return None
+    (size,) = sizes
+    for task in _tasks(case):
+        n_cards = int(task.pop("gpu", 1))
+        task.update({"gpuMemory": size, "devices": n_cards, "cards": []} if n_cards else {"gpu": 0})
+    return case
+
+
+def with_cards_by_claims(case: Entry) -> Entry | None:
+    """A driver publishes the cards of all nodes, and work asks for them by claims."""
+    if not _has_whole_cards_only(case):
+        return None
+    for node in case["nodes"]:
+        node["offers"] = ["claim"]
+    for task in _tasks(case):
+        task["delivery"] = "claim"
     return case
 
 
@@ -249,6 +272,8 @@ CHANGES: Final[tuple[Change, ...]] = (
     with_a_selector_of_all_nodes,
     with_limits_above_all_there_is,
     with_fractions_in_megabytes,
+    with_whole_cards_in_megabytes,
+    with_cards_by_claims,
     beside_a_copy,
     with_other_priorities,
     with_larger_weights,
@@ -262,6 +287,21 @@ def changed(case: Entry, change: Change) -> Entry | None:
 
 def _jobs(case: Entry) -> list[Entry]:
     return [*case["jobs"], *(job for step in case["steps"] for job in step["add"])]
+
+
+def _tasks(case: Entry) -> list[Entry]:
+    return [task for job in _jobs(case) for task in job["tasks"]]
+
+
+def _has_whole_cards_only(case: Entry) -> bool:
+    """Whether all work asks for whole cards, as the resource, or for none."""
+    others = ("gpuMemory", "mig", "resources")
+    return all(
+        isinstance(task.get("gpu", 1), int)
+        and task.get("delivery", "resource") == "resource"
+        and not any(task.get(key) for key in others)
+        for task in _tasks(case)
+    )
 
 
 def _is_fraction(task: Entry) -> bool:

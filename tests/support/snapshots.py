@@ -119,6 +119,7 @@ class Cluster:
         ]
         facts.setdefault("cpu_milli", cpu)
         facts.setdefault("memory_mib", memory)
+        facts.setdefault("counted", facts.get("free_counted", {}))
         known = NodeFacts(
             name=name,
             taints=taints,

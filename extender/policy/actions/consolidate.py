@@ -94,7 +94,7 @@ class _Consolidate:
             return False
         has_gpus = False
         for shape in pending.shapes:
-            has_gpus = has_gpus or shape.demand.wants_gpu
+            has_gpus = has_gpus or shape.demand.is_gpu_work
             # Idle instances are not summed up.
             milli -= shape.demand.counted_milli * shape.count
         is_spread = self._spreads_gpus if has_gpus else self._spreads_others

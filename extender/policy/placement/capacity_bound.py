@@ -2,7 +2,7 @@
 
 A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) has no part in
 the shares and holds up no other work. The bound is optimistic: it looks at each kind of pod of a
-workload alone, and leaves out topology, pod affinity and counted resources.
+workload alone, and leaves out topology and pod affinity.
 """
 
 from collections.abc import Sequence
@@ -62,6 +62,7 @@ def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:
         )
         if asked
     ]
+    bounds += (nodes.counted[ix].get(name, 0) // asked for name, asked in demand.counted)
     if demand.devices:
         mib = nodes.cards.card_mib[ix]
         milli = share_milli(demand.gpu_memory_mib, mib) if demand.gpu_memory_mib else demand.milli

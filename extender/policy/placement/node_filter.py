@@ -149,11 +149,12 @@ class NodeFilter:
     def _why_not_given(self, constraints: Constraints, ix: int) -> str:
         """Why the node's cards do not come in the way that the pod needs. A claim for a share has
         to get just as much as it asks for, since that is what the ledger counts."""
-        if constraints.delivery not in self._nodes.offers[ix]:
-            return _OTHER_DELIVERY[constraints.delivery]
+        delivery = constraints.delivery
+        if delivery is not None and delivery not in self._nodes.offers[ix]:
+            return _OTHER_DELIVERY[delivery]
         mib = constraints.share_mib
         given = {steps.given_mib(mib) for steps in self._nodes.share_steps[ix]}
-        if constraints.delivery == "share" and ix in self._kept:
+        if delivery == "share" and ix in self._kept:
             # kube-scheduler, which picks the card, does not know of the place.
             return "keep a place for another share until pods leave it"
         if not mib or given <= {mib}:

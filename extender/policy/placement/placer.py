@@ -324,7 +324,7 @@ class Placer:
 
     def _rule(self, pod: PodView, pool: str) -> int:
         view = self.pools[pool]
-        return _RULES[view.gpu_placement if pod.demand.wants_gpu else view.cpu_placement]
+        return _RULES[view.gpu_placement if pod.demand.is_gpu_work else view.cpu_placement]
 
     def _remember(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
         # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from extender.api.demand import slices_milli
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.queues.queue import RESOURCES, UNBOUND, Queue, add, nothing
 from extender.state import tally
@@ -211,7 +212,7 @@ def _stand_in(name: str, views: list[QueueView], of: PoolView) -> Queue:
 def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
     nodes, cards = snapshot.nodes, snapshot.nodes.cards
     amounts = cards.capacity_milli, nodes.cpu_milli, nodes.memory_mib
-    is_cut = any(nodes.counted_milli)
+    is_cut = any(nodes.counted)
     ready: dict[str, list[int]] = {}
     for ix, (pool, is_ready) in enumerate(zip(nodes.pool, nodes.is_ready, strict=True)):
         if is_ready:
@@ -220,7 +221,7 @@ def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
         here = ready.get(pool, [])
         add(queues.capacity, [sum(map(column.__getitem__, here)) for column in amounts])
         if is_cut:
-            queues.capacity[GPU] += sum(map(nodes.counted_milli.__getitem__, here))
+            queues.capacity[GPU] += sum(slices_milli(nodes.counted[ix].items()) for ix in here)
         # Cards that pods without a row hold are not shared.
         queues.capacity[GPU] -= sum(map(cards.foreign_milli.__getitem__, here))
         if sizes := set(map(cards.card_mib.__getitem__, here)) - {0}:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
-from extender.api.demand import slices_milli
 from extender.api.kinds import Device, ForeignHold, GpuNode, Row
 from extender.api.objects import Node
 from extender.state.fleet.device_cards import MAX_CARDS, DeviceCards
@@ -238,7 +237,7 @@ class Fleet:
             free_pods=host.n_pods - taken.n_pods,
             cpu_milli=host.cpu_milli,
             memory_mib=host.memory_mib,
-            counted_milli=slices_milli(host.counted.items()),
+            counted=host.counted,
             free_counted={
                 resource: n - taken.counted.get(resource, 0) for resource, n in host.counted.items()
             },
@@ -256,7 +255,7 @@ class Fleet:
             nodes.free_cpu_milli[ix],
             nodes.free_memory_mib[ix],
             nodes.free_pods[ix],
-            nodes.counted_milli[ix],
+            nodes.counted[ix],
             nodes.free_counted[ix] or {},
             nodes.offers[ix],
             nodes.share_steps[ix],
@@ -269,7 +268,7 @@ class Fleet:
             facts.free_cpu_milli,
             facts.free_memory_mib,
             facts.free_pods,
-            facts.counted_milli,
+            facts.counted,
             facts.free_counted,
             facts.offers,
             facts.share_steps,

@@ -132,7 +132,7 @@ def test_author_of_a_deployment_is_told_what_becomes_of_its_pods(admission: Admi
     container = {"name": "main", "image": "example.invalid/none"}
     labels = {"app": "llm"}
     template: Body = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    body = {
+    body: Body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "llm", "namespace": admission.api.namespace},
