@@ -17,7 +17,7 @@ from tests.faults.load import DOWN, FOLDERS, PROJECTS, Load, asking, has_ended
 from tests.faults.stage import PROBE, NotDoneError, Stage
 from tests.faults.tally import Tally
 from tests.support import workloads
-from tests.support.auditor import Auditor
+from tests.support.auditor import Auditor, Limits
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.process import ControlPlaneError
 
@@ -28,6 +28,9 @@ PROBE_S: Final = 60.0
 #: After the load is within its quotas, everything that can run is bound within this.
 CHECK_S: Final = 120.0
 SETTLE_S: Final = 30.0
+#: Faults in a row may keep any leader from leading for 10 s on end, for more than a minute. A row
+#: without a pod goes when one does; at a check point all of them have to be gone.
+LIMITS: Final = Limits(orphan_row_s=180.0)
 #: A pod is gone this long after its grace period.
 STUCK_S: Final = 15.0
 #: Faults between two check points; of a soak, which takes a sample at each.
@@ -140,7 +143,7 @@ class Trial:
     # -- safety ------------------------------------------------------------------------------------
 
     async def _begin_audit(self) -> None:
-        self._auditor = Auditor(self._stage.store, needs_binds=False)
+        self._auditor = Auditor(self._stage.store, limits=LIMITS, needs_binds=False)
         await self._auditor.__aenter__()
 
     async def _end_audit(self, settle_s: float) -> None:
