@@ -1,4 +1,4 @@
-"""What `node_victims` may see of a node that is loaded."""
+"""What `victims` may see of a node that is loaded."""
 
 
 cdef class Capacity:

@@ -1,4 +1,4 @@
-"""What `node_victims` may see of the pods that may leave."""
+"""What `victims` may see of the pods that may leave."""
 
 from extender.kernels.costs cimport Victim
 

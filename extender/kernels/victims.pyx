@@ -1,0 +1,206 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The pods that leave one node so that one more pod fits there, at the least cost.
+
+The cards of the node are freed one after the other, each time the one that costs least per card;
+then pods leave for what else the node lacks, the cheapest first. Finally the pods that are not
+needed are kept, the most expensive first. Time: devices times cards times pods. The twin of
+`node_victims` holds these rules too.
+"""
+
+from libc.stdlib cimport calloc, free as release
+
+from extender.kernels.capacity cimport Capacity
+from extender.kernels.costs cimport (
+    FOLLOWER, SINGLE, WHOLE_WORKLOAD, Cost, Victim, add_cost, is_less, no_cost, per_card,
+)
+from extender.kernels.terms cimport Terms
+
+
+cdef class Victims:
+    """The victims on the node that is loaded; `undo(0)` before another is."""
+
+    def __cinit__(self, Capacity node, Terms terms, int most_pods):
+        self.node, self.terms = node, terms
+        self.chosen = <Victim*>calloc(most_pods + 1, sizeof(Victim))
+        if self.chosen == NULL:
+            raise MemoryError(f"no memory for {most_pods} victims")
+
+    def __dealloc__(self):
+        release(self.chosen)
+
+    cdef bint choose(self, int ix) noexcept nogil:
+        """Choose victims on node `ix`; none, and False, where the pod fits after no eviction."""
+        self.node.load(ix)
+        # By size is the second try: small pods may leave a queue too little to give a large one.
+        if self.could_fit() and (self.clear(False) or self.clear(True)):
+            self.keep_needless(0, -1)
+            return True
+        return False
+
+    cdef int n_fitting(self, int ix, int most) noexcept nogil:
+        """How many pods fit on node `ix` without the pods that may leave, at most `most`."""
+        cdef int n
+        self.node.load(ix)
+        self.leave_all(1)
+        n = self.node.n_fitting(most)
+        self.leave_all(-1)
+        return n
+
+    cdef bint clear(self, bint is_by_size) noexcept nogil:
+        """Choose victims until the pod fits; none where that fails."""
+        self.is_by_size = is_by_size
+        if self.free_cards() and self.free_host():
+            return True
+        self.undo(0)
+        return False
+
+    cdef bint could_fit(self) noexcept nogil:
+        """Whether the pod fits without all pods that may leave: a cheap and exact no."""
+        cdef bint is_found
+        self.leave_all(1)
+        is_found = self.node.has_cards() and self.node.has_host()
+        self.leave_all(-1)
+        return is_found
+
+    cdef void leave_all(self, int sign) noexcept nogil:
+        """All pods that may leave are gone (1), or back (-1)."""
+        cdef int p
+        cdef bint is_meant
+        cdef Victim victim
+        for p in range(self.node.first, self.node.last):
+            is_meant = self.node.is_gone[p - self.node.first]
+            if sign > 0:
+                is_meant = self.terms.appraise(p, &victim)
+            if is_meant:
+                self.node.leave(p, sign)
+
+    cdef bint free_cards(self) noexcept nogil:
+        """Free the card that costs least per card that comes free, until there are enough."""
+        cdef int c, best, n_before, n_free, n, most = 0
+        cdef Cost cost, least = no_cost()
+        while not self.node.has_cards():
+            best, n_before, n_free = -1, self.n, self.node.n_free_cards()
+            for c in range(self.node.cards):
+                if self.node.card_free[c] < self.node.need and self.free_card(c):
+                    cost = self.cost_from(n_before)
+                    n = self.node.n_free_cards() - n_free
+                    per_card(&cost, n)
+                    n = n if self.is_by_size else 0
+                    if best < 0 or n > most or (n == most and is_less(&cost, &least)):
+                        best, least, most = c, cost, n
+                self.undo(n_before)
+            if best < 0:
+                return False
+            self.free_card(best)
+        return True
+
+    cdef bint free_card(self, int card) noexcept nogil:
+        """Choose victims until the card has enough free, none of them needlessly."""
+        cdef int first = self.n
+        while self.node.card_free[card] < self.node.need:
+            if not self.take_cheapest(card):
+                return False
+        self.keep_needless(first, card)
+        return True
+
+    cdef bint free_host(self) noexcept nogil:
+        """Choose victims until there is enough of everything but cards."""
+        while not self.node.has_host():
+            if not self.take_cheapest(-1):
+                return False
+        return True
+
+    cdef bint take_cheapest(self, int card) noexcept nogil:
+        """Choose the pod to go next, of equal ones the first, that holds any of the card or (-1) of
+        what the host lacks; with it leave the other pods of a workload that leaves whole."""
+        cdef int p, best = -1
+        cdef long long size, most = 0
+        cdef Victim victim, found
+        for p in range(self.node.first, self.node.last):
+            if self.node.is_gone[p - self.node.first] or not self.node.helps(p, card):
+                continue
+            size = self.terms.amounts[3 * p] if self.is_by_size else 0
+            if self.terms.appraise(p, &victim) and (
+                best < 0 or size > most or (size == most and is_less(&victim.cost, &found.cost))
+            ):
+                best, found, most = p, victim, size
+        if best < 0:
+            return False
+        self.add(&found)
+        if found.kind == WHOLE_WORKLOAD:
+            found.kind, found.cost = FOLLOWER, no_cost()
+            found.cost.count = 1
+            for p in range(self.node.first, self.node.last):
+                if self.terms.owner[p] == self.terms.owner[best] and self.terms.is_here[p] and (
+                    not self.node.is_gone[p - self.node.first]
+                ):
+                    found.pod = p
+                    self.add(&found)
+        return True
+
+    cdef void add(self, const Victim* victim) noexcept nogil:
+        self.chosen[self.n] = victim[0]
+        self.n += 1
+        self.change(victim, 1)
+
+    cdef void change(self, const Victim* victim, int sign) noexcept nogil:
+        """The pod leaves and its queue gives (1); or neither (-1)."""
+        self.node.leave(victim.pod, sign)
+        self.terms.give(victim, sign)
+
+    cdef void undo(self, int n_kept) noexcept nogil:
+        """Drop all victims but the first `n_kept`."""
+        while self.n > n_kept:
+            self.n -= 1
+            self.change(&self.chosen[self.n], -1)
+
+    cdef Cost cost_from(self, int first) noexcept nogil:
+        """What the victims from `first` on cost together."""
+        cdef int at
+        cdef Cost total = no_cost()
+        for at in range(first, self.n):
+            add_cost(&total, &self.chosen[at].cost)
+        return total
+
+    cdef void keep_needless(self, int first, int card) noexcept nogil:
+        """Keep each victim from `first` on without which the card, or (-1) the pod, still fits; the
+        most expensive first."""
+        cdef int at, last, each
+        for at in range(first, self.n):
+            self.chosen[at].is_tested = self.chosen[at].kind == FOLLOWER
+        while True:
+            at = self.dearest_untested(first)
+            if at < 0:
+                return
+            self.chosen[at].is_tested = True
+            last = at + 1
+            while last < self.n and self.chosen[last].kind == FOLLOWER:
+                last += 1
+            for each in range(at, last):
+                self.change(&self.chosen[each], -1)
+            if (card >= 0 and self.node.card_free[card] >= self.node.need) or (
+                card < 0 and self.node.has_cards() and self.node.has_host()
+            ):
+                for each in range(last, self.n):
+                    self.chosen[each - last + at] = self.chosen[each]
+                self.n -= last - at
+            else:
+                for each in range(at, last):
+                    self.change(&self.chosen[each], 1)
+
+    cdef int dearest_untested(self, int first) noexcept nogil:
+        """The victim to keep next, or -1; surplus of one that leaves whole stays a victim."""
+        cdef int at, other, best = -1
+        cdef bint is_held
+        for at in range(first, self.n):
+            is_held = self.chosen[at].is_tested
+            for other in range(self.n if self.chosen[at].kind == SINGLE else 0):
+                is_held |= self.chosen[other].kind == WHOLE_WORKLOAD and (
+                    self.terms.owner[self.chosen[other].pod]
+                    == self.terms.owner[self.chosen[at].pod]
+                )
+            if not is_held and (
+                best < 0 or is_less(&self.chosen[best].cost, &self.chosen[at].cost)
+            ):
+                best = at
+        return best
