@@ -2,13 +2,18 @@
 
 import asyncio
 import contextlib
+import os
+import re
 import resource
 import signal
+from collections.abc import Mapping
+from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import structlog
 
 from extender.api import logs
 from extender.kube.errors import Misconfigured
@@ -18,8 +23,10 @@ from gpu_shim.agent.options import AgentOptions
 from gpu_shim.policy.leases import LeaseSettings
 
 MS: Final = 1_000_000
+_log = structlog.get_logger(__name__)
 #: Every option can also be given as a variable: --lease-ms as BALLAST_AGENT_LEASE_MS.
 ENVIRONMENT: Final = "BALLAST_AGENT"
+_OF_SERVICE: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT($|_[0-9])", re.ASCII)
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 
@@ -126,6 +133,8 @@ def main(
 ) -> None:
     """Hold the containers of this node to their memory and their time on the GPU."""
     logs.configure()
+    for name, meant in unknown_settings(os.environ).items():
+        _log.warning("setting not known", setting=name, did_you_mean=meant)
     host, _, port = listen.rpartition(":")
     settings = LeaseSettings(lease_ms * MS, Fraction(precision_percent, 100), longest_gap_ms * MS)
     options = AgentOptions(host=host, port=int(port), settings=settings, **given)
@@ -133,6 +142,20 @@ def main(
         asyncio.run(_until_told(options))
     except* (InventoryError, Misconfigured, NvmlError) as errors:
         raise click.ClickException(str(errors.exceptions[0])) from None
+
+
+def unknown_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are named like settings and are none, each with the setting that was probably
+    meant, or "". kubelet makes variables of Services; these are passed over."""
+    known: set[str] = set()
+    for option in main.params:
+        stated = (option.envvar,) if isinstance(option.envvar, str) else ()
+        known.update(stated, (f"{ENVIRONMENT}_{str(option.name).upper()}",))
+    return {
+        name: next(iter(get_close_matches(name, known, n=1)), "")
+        for name in given
+        if name.startswith(f"{ENVIRONMENT}_") and name not in known and not _OF_SERVICE.search(name)
+    }
 
 
 async def serve(options: AgentOptions) -> None:
