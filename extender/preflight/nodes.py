@@ -8,6 +8,7 @@ from extender.api.names import (
     LABEL_GPU_COUNT,
     LABEL_GPU_MEMORY,
     LABEL_GPU_MODEL,
+    LABEL_MIG_STRATEGY,
     NVIDIA_GPU,
 )
 from extender.preflight.devices import has_published_cards
@@ -35,6 +36,7 @@ def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     yield _labels(gpu_nodes)
     yield _plugin(gpu_nodes)
     yield from _sharing(gpu_nodes)
+    yield from _instances(gpu_nodes)
     yield _nri(gpu_nodes)
     yield _cdi(gpu_nodes)
     yield _own_place(facts.nodes)
@@ -93,6 +95,23 @@ def _sharing(nodes: list[Node]) -> Iterator[PreflightFinding]:
         yield PreflightFinding("device plugin's sharing", State.FAIL, found, advice)
     else:
         yield PreflightFinding("device plugin's sharing", State.OK, "off")
+
+
+def _instances(nodes: list[Node]) -> Iterator[PreflightFinding]:
+    """MIG instances under the name of whole GPUs; the product's name tells that there are any."""
+    found = [
+        each.name
+        for each in nodes
+        if each.labels.get(LABEL_MIG_STRATEGY) == "single"
+        and "-MIG-" in each.labels.get(LABEL_GPU_MODEL, "")
+    ]
+    if found:
+        text = f"{some(found)} have MIG instances as {NVIDIA_GPU} (strategy single)"
+        advice = (
+            "set the device plugin's MIG strategy to mixed: each instance counts as a whole GPU,"
+            " and the node agent has no card there"
+        )
+        yield PreflightFinding("MIG", State.WARN, text, advice)
 
 
 def _runtime(node: Node) -> tuple[str, tuple[int, int]]:

@@ -128,6 +128,22 @@ def test_one_replica_is_no_sharing() -> None:
     assert finding(facts, "device plugin's sharing").state is State.OK
 
 
+@pytest.mark.parametrize(
+    ("strategy", "product", "is_told"),
+    [
+        ("single", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", True),
+        ("single", "NVIDIA-A100-SXM4-80GB", False),
+        ("mixed", "NVIDIA-A100-SXM4-80GB", False),
+    ],
+)
+def test_instances_that_pass_for_whole_gpus_are_told(
+    strategy: str, product: str, is_told: bool
+) -> None:
+    labels = {"nvidia.com/mig.strategy": strategy, "nvidia.com/gpu.product": product}
+    found = judge(good(nodes=[node(labelled=labels), node("plain", gpus=0)]))
+    assert [each.state for each in found if each.check == "MIG"] == [State.WARN] * is_told
+
+
 def test_gpu_node_of_a_cloud_without_nvidias_labels_fails() -> None:
     bare: dict[str, str | None] = dict.fromkeys(LABELS) | {
         "cloud.google.com/gke-accelerator": "nvidia-l4"
