@@ -22,6 +22,17 @@ def bind_claim(scene: Scene, name: str, to: str) -> None:
     )
 
 
+def open_claim(scene: Scene, name: str, storage_class: str) -> None:
+    """A claim of team-a without a volume."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": storage_class,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    body = {"metadata": {"name": name}, "spec": spec}
+    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
+
+
 def volume(name: str, *nodes: str) -> dict[str, Any]:
     """A volume that can be reached from these nodes only."""
     at = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}

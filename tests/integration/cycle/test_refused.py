@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cycle.claims import bind_claim, volume, with_claim
+from tests.integration.cycle.claims import bind_claim, open_claim, volume, with_claim
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -269,13 +269,7 @@ async def test_pods_whose_volume_is_missing_evict_no_pod(scene: Scene) -> None:
 
 
 async def test_claim_without_a_volume_is_judged_by_its_storage_class(scene: Scene) -> None:
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "fast",
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    body = {"metadata": {"name": "scratch"}, "spec": spec}
-    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
+    open_claim(scene, "scratch", "fast")
     pod = with_claim(workloads.bare_pod("writer", "team-a", 500), "scratch")
     scene.admin.post("/api/v1/namespaces/team-a/pods", pod)
 

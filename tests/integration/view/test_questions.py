@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from extender.__main__ import main
-from tests.integration.cycle.claims import bind_claim, volume, with_claim
+from tests.integration.cycle.claims import bind_claim, open_claim, volume, with_claim
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -114,6 +114,7 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_
     await scene.until(lambda: told() == ["OverFairShare"], "the controller's own reason")
 
     await _ask_as_tenant(scene)
+    await _ask_of_a_claim_without_a_class(scene)
     await _ask_as_administrator(scene)
     await _list_as_kubectl_does(scene)
     await _decide_on_a_snapshot(scene, tmp_path)
@@ -170,6 +171,21 @@ async def _ask_as_tenant(scene: Asking) -> None:
     shares = await scene.answer("shares", kubeconfig=scene.tenant)
     held = {each["queue"]: each["held"] for each in shares["items"]}
     assert held == {"department/research": "4", "team-a": "2", "team-b": "2"}
+
+
+async def _ask_of_a_claim_without_a_class(scene: Asking) -> None:
+    open_claim(scene, "scratch", "fast")
+    path, writer = "/api/v1/namespaces/team-a/pods", workloads.bare_pod("writer", "team-a", 500)
+    scene.admin.post(path, with_claim(writer, "scratch"))
+    message = ""
+    for _ in range(60):
+        found = await scene.answer("why", "writer", "-n", "team-a", kubeconfig=scene.tenant)
+        message = found.get("message", "")
+        if "yet to be read" not in message:
+            break
+        await asyncio.sleep(0.25)
+    assert "StorageClass fast does not exist" in message
+    scene.cluster.kubectl("delete", "pod", "writer", "-n", "team-a", "--now")
 
 
 async def _ask_as_administrator(scene: Asking) -> None:

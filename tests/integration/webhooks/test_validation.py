@@ -91,10 +91,13 @@ def test_share_in_the_words_of_others_is_made_in_ours(queues: Admission) -> None
     body = manifest("hami")
     asked = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}}
     body["spec"]["containers"][0]["resources"] = asked
-    made = queues.create(body, is_stored=False)
+    made = queues.create(body)
     assert made["metadata"]["annotations"]["gpu-memory"] == "4096"
     limits = made["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"ballast.dev/gpu-milli": "1"}
+    # The author's file has resources that the stored pod has no more.
+    body["metadata"]["namespace"] = queues.api.namespace
+    assert "pod updates may not change fields" in apply_body(queues, body)
 
 
 def test_ephemeral_container_is_shown_no_card(queues: Admission) -> None:
