@@ -138,12 +138,22 @@ def _priority_classes(facts: Facts) -> PreflightFinding:
 def _default_class(facts: Facts) -> Iterator[PreflightFinding]:
     for each in facts.priority_classes:
         if each.global_default and each.metadata.name not in PRIORITY_CLASSES:
-            advice = "a project keeps the class if its allowedPriorityClasses lists it"
             found = (
                 f"{each.metadata.name} ({each.value}); GPU pods of projects get the class of their"
                 " kind instead"
             )
-            yield PreflightFinding("default priority", State.OK, found, advice)
+            outranks = each.value > min(PRIORITY_CLASSES.values())
+            advice = (
+                "other pods outrank GPU pods of a lower class, and may preempt them where CPU or"
+                " memory is short: lower it, or list it in allowedPriorityClasses of projects that"
+                " are to keep it"
+            )
+            yield PreflightFinding(
+                "default priority",
+                State.WARN if outranks else State.OK,
+                found,
+                advice if outranks else "",
+            )
 
 
 def _admission(facts: Facts) -> Iterator[PreflightFinding]:

@@ -191,13 +191,14 @@ def test_priority_class_of_our_name_and_another_value_fails() -> None:
     assert finding(good(priority_classes=[other]), "priority classes").state is State.FAIL
 
 
-def test_default_class_of_the_cluster_is_told() -> None:
-    body = {"metadata": {"name": "usual"}, "value": 1000, "globalDefault": True}
+@pytest.mark.parametrize(("value", "state"), [(1000, State.WARN), (0, State.OK)])
+def test_default_class_of_the_cluster_is_told(value: int, state: State) -> None:
+    body = {"metadata": {"name": "usual"}, "value": value, "globalDefault": True}
     facts = good(priority_classes=[msgspec.convert(body, DefaultingClass)])
     told = finding(facts, "default priority")
-    assert told.state is State.OK
-    assert "usual (1000)" in told.found
-    assert "allowedPriorityClasses" in told.advice
+    assert told.state is state
+    assert f"usual ({value})" in told.found
+    assert ("allowedPriorityClasses" in told.advice) == (state is State.WARN)
 
 
 def test_rights_that_lack_fail() -> None:
