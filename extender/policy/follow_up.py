@@ -234,7 +234,8 @@ class _Net:
         only_moved = self._victims.keys() - evicted
         changes = list(rounds.changes())
         ends = {pod.uid: pod for _, after in changes for pod in after.pods if pod.node}
-        keep_cards((p for b, _ in changes for p in b.pods if p.uid in self._victims), ends)
+        pods = chain.from_iterable(before.pods for before, _ in changes)
+        keep_cards((p for p in pods if p.uid in self._victims or p.state == "gated"), ends)
         for before, after in changes:
             ends_at = {pod.uid: ends[pod.uid] for pod in after.pods if pod.node}
             if self._is_torn(before, ends_at):

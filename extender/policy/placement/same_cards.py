@@ -1,16 +1,16 @@
 """Lets pods that are placed on their own node again keep their cards.
 
-The cards of a node are alike, so what two of them hold may be exchanged. A pod that was stopped in
-one round and has whole cards of the same node in a later one then has the place that it had, and is
-not stopped at all.
+The cards of a node are alike, so what two of them hold may be exchanged, and so may equal parts of
+two cards. A pod that was stopped in one round and has cards of the same node in a later one then
+has the place that it had, and is not stopped at all.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from extender.api.kinds import CardShare
 from extender.api.units import MILLI_PER_GPU
 from extender.state.model import PodView
 
@@ -20,18 +20,63 @@ _Card = tuple[str, int]
 
 def keep_cards(before: Iterable[PodView], ends: dict[str, PodView]) -> None:
     """Exchange cards in `ends` (by UID, all that is placed on cards which these pods hold or get)
-    so that the pods hold the whole cards of their node that they held `before`."""
+    so that the pods hold the cards of their node that they held `before`. Some of these pods may
+    have waited then. A part of a card is exchanged for an equal part that another of these pods
+    got; shares by claim stay where they are, since kube-scheduler allocates them."""
     held: dict[_Card, set[str]] = defaultdict(set)
     for uid, pod in ends.items():
         for share in pod.cards:
             held[pod.node, share.index].add(uid)
-    for was in before:
+    start = {was.uid: was for was in before if was.constraints.delivery != "share"}
+    for was in start.values():
         now = ends.get(was.uid)
-        if now is None or now.node != was.node or not (_are_whole(was) and _are_whole(now)):
+        if now is None or now.node != was.node or not (was.cards and now.cards):
             continue
+        is_whole = _are_whole(was) and _are_whole(now)
         old, new = ({share.index for share in pod.cards} for pod in (was, now))
         for one, other in zip(sorted(old - new), sorted(new - old), strict=False):
-            _exchange(ends, held, (was.node, one), (was.node, other))
+            if is_whole:
+                _exchange(ends, held, (was.node, one), (was.node, other))
+            else:
+                _exchange_parts(start, ends, held, _Exchange(was.uid, was.node, one, other))
+
+
+@dataclass(slots=True, frozen=True)
+class _Exchange:
+    """The pod `uid` held a part of card `one` of its node and now has one of card `other`."""
+
+    uid: str
+    node: str
+    one: int
+    other: int
+
+
+def _exchange_parts(
+    start: Mapping[str, PodView],
+    ends: dict[str, PodView],
+    held: dict[_Card, set[str]],
+    wanted: _Exchange,
+) -> None:
+    """Exchange the part for an equal one of a pod that did not hold card `one` at the start."""
+    node, one, other = wanted.node, wanted.one, wanted.other
+    part = _part_of(ends[wanted.uid], other)
+    for uid in sorted(held[node, one]):
+        was = start.get(uid)
+        if was is None or (was.node == node and _part_of(was, one)):
+            continue
+        if _part_of(ends[uid], one) == part and uid not in held[node, other]:
+            for each, index in ((wanted.uid, {other: one}), (uid, {one: other})):
+                ends[each] = _with_cards(ends[each], index)
+            held[node, one] ^= {uid, wanted.uid}
+            held[node, other] ^= {uid, wanted.uid}
+            return
+
+
+def _part_of(pod: PodView, index: int) -> tuple[int, int] | None:
+    """Milli and MiB that the pod holds of the card."""
+    return next(
+        ((share.milli, share.memory_mib) for share in pod.cards if share.index == index), None
+    )
 
 
 def _are_whole(pod: PodView) -> bool:
@@ -43,12 +88,11 @@ def _exchange(
 ) -> None:
     index = {one[1]: other[1], other[1]: one[1]}
     for uid in held[one] | held[other]:
-        pod = ends[uid]
-        moved = (_moved(share, index) for share in pod.cards)
-        cards = tuple(sorted(moved, key=lambda share: share.index))
-        ends[uid] = replace(pod, cards=cards)
+        ends[uid] = _with_cards(ends[uid], index)
     held[one], held[other] = held[other], held[one]
 
 
-def _moved(share: CardShare, index: dict[int, int]) -> CardShare:
-    return replace(share, index=index.get(share.index, share.index))
+def _with_cards(pod: PodView, index: Mapping[int, int]) -> PodView:
+    """The pod on the cards that these have become."""
+    moved = (replace(share, index=index.get(share.index, share.index)) for share in pod.cards)
+    return replace(pod, cards=tuple(sorted(moved, key=lambda share: share.index)))

@@ -41,7 +41,33 @@ def test_pods_of_several_cards_keep_those_that_they_can() -> None:
     }
 
 
-def test_parts_of_cards_and_other_nodes_stay_as_they_are() -> None:
+def test_equal_parts_of_cards_are_exchanged_with_what_was_placed_there() -> None:
+    before = [on("a", "n0", (0, 500)), on("b", "n0", (1, 500)), on("new", "")]
+    after = on("a", "n0", (1, 500)), on("b", "n0", (0, 500)), on("new", "n0", (0, 500))
+    assert ended(before, *after) == {"a": ((0, 500),), "b": ((1, 500),), "new": ((0, 500),)}
+    after = on("a", "n0", (2, 500)), on("b", "n0", (1, 500)), on("new", "n0", (0, 500))
+    assert ended(before, *after) == {"a": ((0, 500),), "b": ((1, 500),), "new": ((2, 500),)}
+
+
+def test_parts_of_other_sizes_and_of_pods_that_stayed_are_not_exchanged() -> None:
+    before = [on("a", "n0", (0, 500)), on("small", "")]
+    after = on("a", "n0", (1, 500)), on("small", "n0", (0, 250)), on("stayed", "n0", (0, 500))
+    assert ended(before, *after) == {
+        "a": ((1, 500),),
+        "small": ((0, 250),),
+        "stayed": ((0, 500),),
+    }
+
+
+def test_parts_of_several_cards_are_exchanged_one_by_one() -> None:
+    before = [on("a", "n0", (0, 500), (1, 500)), on("new", "")]
+    after = on("a", "n0", (1, 500), (2, 500)), on("new", "n0", (0, 500))
+    assert ended(before, *after) == {"a": ((0, 500), (1, 500)), "new": ((2, 500),)}
+    after = on("a", "n0", (1, 500), (2, 500)), on("new", "n0", (0, 500), (2, 500))
+    assert ended(before, *after) == {"a": ((1, 500), (2, 500)), "new": ((0, 500), (2, 500))}
+
+
+def test_other_nodes_stay_as_they_are() -> None:
     before = [on("a", "n0", (0, 500)), on("b", "n1", (0, 1000))]
     after = on("a", "n0", (1, 500)), on("b", "n2", (1, 1000))
     assert ended(before, *after) == {"a": ((1, 500),), "b": ((1, 1000),)}
