@@ -53,7 +53,8 @@ def next_chunks(
     `waiting` is in the order in which pods are to start. Nothing when nothing waits, or when there
     are not enough pods to reach the minimum. Surplus of a group grows by one pod, a group that
     holds nothing by its minimum; the group that holds least of its minimum goes first, and among
-    pods those of the same `order` may pass one another.
+    pods those of the same `order` may pass one another. Of groups of which not all are needed,
+    others may pass those that ask for the same.
     """
     if not waiting:
         return
@@ -64,10 +65,26 @@ def next_chunks(
     if not root.can_fill():
         return
     needed = root.fill()
-    if needed:
-        yield needed
-    else:
+    if not needed:
         yield from root.surplus()
+        return
+    for chunk in chain((needed,), _other_fills(workload, live, waiting)):
+        # Minimums of groups and of all pods together may be out of reach.
+        if is_satisfied(workload, [*live, *chunk]):
+            yield chunk
+
+
+def _other_fills(
+    workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
+) -> Iterator[Sequence[PodView]]:
+    """What its minimum lacks without the groups of one kind that may stay empty, kind by kind."""
+    kinds = dict.fromkeys(group.kind() for group in _read(workload, live, waiting).optional())
+    for kind in kinds:
+        root = _read(workload, live, waiting)
+        for group in [each for each in root.optional() if each.kind() == kind]:
+            group.leave_out()
+        if root.can_fill() and (needed := root.fill()):
+            yield needed
 
 
 def least_pods(workload: WorkloadView) -> int:
@@ -176,6 +193,26 @@ class _Group:
                 return found
         return self
 
+    def optional(self) -> "Iterator[_Group]":
+        """Groups below it that hold nothing and of which not all are needed."""
+        for child in self.children:
+            if not child.n_held and (self.view.min_groups or 0) < len(self.children):
+                yield child
+            yield from child.optional()
+
+    def leave_out(self) -> None:
+        """Take it out of its parent, with what waits in it."""
+        assert self.parent is not None
+        self.parent.children.remove(self)
+        for group in self.parent.path():
+            group.n_waiting -= self.n_waiting
+
+    def kind(self) -> tuple[object, ...]:
+        """What it asks for: groups of the same kind have a place where one of them has."""
+        rule = self.view.topology
+        pods = tuple((pod.demand, id(pod.constraints)) for pod in self.waiting)
+        return (rule, self.view.min_member, pods, *(child.kind() for child in self.children))
+
     def held(self) -> Iterator[PodView]:
         """The pods that it and those below it hold."""
         yield from self.live
@@ -220,8 +257,8 @@ class _Group:
                 continue
             if child.n_held:
                 yield from child.surplus()
-            else:
-                yield child._first_unit()
+            elif unit := child._first_unit():
+                yield unit
 
     def _fullness(self) -> int:
         """How much it holds of its minimum, in millionths."""

@@ -1,7 +1,11 @@
 """Trees of groups: which pods are a legal state, what has to start next, and what may leave."""
 
 from collections.abc import Sequence
+from random import Random
 
+from msgspec.structs import replace
+
+from extender.api.demand import Demand
 from extender.policy.decide import decide
 from extender.policy.workloads.gangs import is_satisfied, next_chunks, unit_of
 from extender.state.model import GroupView, PodView, WorkloadView
@@ -116,6 +120,36 @@ class TestWhatStartsNext:
         job = workload(group("", group("a", least=1), group("b", least=2), groups=1), "aabb")
         found = [names(chunk) for chunk in next_chunks(job, job.pods[:1], job.pods[1:])]
         assert found == [["b2", "b3"], ["a1"]]
+
+    def test_other_groups_may_be_tried_where_a_kind_of_them_has_no_place(self) -> None:
+        tree = group("", *(group(name, least=1) for name in "abcd"), groups=2)
+        gang = workload(tree, "abcd")
+        large = Demand(devices=4, milli=1000)
+        pods = [replace(pod, demand=large) if pod.group in "ac" else pod for pod in gang.pods]
+        chunks = [names(chunk) for chunk in next_chunks(gang, (), pods)]
+        assert chunks == [["a0", "b1"], ["b1", "d3"], ["a0", "c2"]]
+        assert [names(chunk) for chunk in next_chunks(gang, (), gang.pods)] == [["a0", "b1"]]
+
+    def test_what_may_be_tried_instead_is_legal(self) -> None:
+        rng = Random(1)
+        for _ in range(300):
+            kinds = [rng.randint(1, 3) for _ in "abcdef"]
+            inner = [group(name, least=rng.randint(1, 2)) for name in "abcdef"]
+            tree = group(
+                "",
+                group("x", *inner[:3], groups=rng.randint(0, 3), least=rng.randint(0, 4)),
+                group("z", *inner[3:], groups=rng.randint(0, 3)),
+                groups=rng.randint(0, 2),
+                least=rng.randint(0, 5),
+            )
+            gang = workload(tree, "".join(name * rng.randint(0, 3) for name in "abcdef"))
+            pods = [
+                replace(pod, demand=Demand(devices=kinds["abcdef".index(pod.group)], milli=1000))
+                for pod in gang.pods
+            ]
+            for chunk in next_chunks(gang, (), pods):
+                assert chunk
+                assert is_satisfied(gang, chunk)
 
     def test_nested_groups_start_from_the_leaves(self) -> None:
         tree = group(
