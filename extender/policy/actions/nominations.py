@@ -1,8 +1,8 @@
 """Nominations of earlier cycles: pods in state `nominated`.
 
 A nomination stands until its place is free (it then becomes a reservation of that place) or can no
-longer come free: the node is gone, no pod is leaving it, the queue may no longer hold it, or the
-owner holds the workload meanwhile. The oldest nomination is served first. Runs before shares are
+longer come free: the node is gone or in none of the workload's node pools any more, no pod is
+leaving it, the queue may no longer hold it, or the owner holds the workload meanwhile. The oldest nomination is served first. Runs before shares are
 divided, on the snapshot's own table.
 """
 
@@ -93,6 +93,8 @@ def _may_still(session: Session, promise: _Promise, moment: Moment) -> bool:
     if len(places) < len(promise.pods) or not all(nodes.is_ready[ix] for _, ix in places):
         return False
     for pool in {held_pool(session.snapshot, pod) for pod in promise.pods}:
+        if pool not in workload.pools:
+            return False
         queues = session.queues.get(pool)
         leaf = queues.leaf_of(workload) if queues else None
         if leaf is None or not _may_hold(session, promise, leaf, moment):

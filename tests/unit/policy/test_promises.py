@@ -103,6 +103,16 @@ def test_promise_is_dropped_when_its_node_is_gone() -> None:
     assert decide(cluster.snapshot()).drops == ["ns/a-job"]
 
 
+def test_promise_is_dropped_when_its_node_has_left_the_pools_of_the_work() -> None:
+    cluster = promised()
+    two_cards(cluster)
+    cluster.pool("other")
+    cluster.nodes["n0"].facts.pool = "other"
+    plan = decide(cluster.snapshot())
+    assert plan.drops == ["ns/a-job"]
+    assert not plan.admissions
+
+
 def test_promise_is_dropped_when_its_gang_has_lost_a_member() -> None:
     cluster = promised(min=3)
     two_cards(cluster)
