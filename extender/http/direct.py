@@ -95,7 +95,7 @@ class DirectPlacer:
         pool = self._book.pool_of(node)
         if pool not in pools or not takes_model(claim, self._book.cards.model[ix]):
             return Reason.NO_MATCHING_NODE
-        project = self._book.queues.project_of(claim.facts.namespace, claim.facts.project)
+        project = self._book.queues.project_of(claim.facts.namespace, "")
         if isinstance(project, Refused):
             return project.reason
         need = need_milli(claim, self._book.cards.card_mib[ix])

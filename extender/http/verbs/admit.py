@@ -27,7 +27,7 @@ def refuse_share(
     may be new. `leaving` is what victims of the same project give back. A department that does not
     exist sets no bound.
     """
-    project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
+    project = book.queues.project_of(claim.facts.namespace, "")
     if isinstance(project, Refused):
         return project.reason
     views = book.queues.project_views
@@ -70,7 +70,7 @@ def takes_model(claim: PodClaim, model: str) -> bool:
 
 def pools_for(book: Book, claim: PodClaim) -> tuple[str, ...] | Reason:
     """The node pools the claim may use, or why there are none."""
-    project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
+    project = book.queues.project_of(claim.facts.namespace, "")
     if isinstance(project, Refused):
         return project.reason
     refused = book.queues.refuse_class(project, claim.facts.priority_class, names.CLASS_VALUES)

@@ -48,7 +48,7 @@ def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> boo
 
     Which replicas a floor keeps is decided by the controller, so none of them is preempted here.
     """
-    project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
+    project = book.queues.project_of(claim.facts.namespace, "")
     view = book.queues.pool_views.get(pool)
     if isinstance(project, Refused) or view is None or not view.has_preemption:
         return False

@@ -2,8 +2,8 @@
 
 A nomination stands until its place is free (it then becomes a reservation of that place) or can no
 longer come free: the node is gone or in none of the workload's node pools any more, no pod is
-leaving it, the queue may no longer hold it, or the owner holds the workload meanwhile. The oldest nomination is served first. Runs before shares are
-divided, on the snapshot's own table.
+leaving it, the queue may no longer hold it, or the owner holds the workload meanwhile. The oldest
+nomination is served first. Runs before shares are divided, on the snapshot's own table.
 """
 
 from collections.abc import Sequence

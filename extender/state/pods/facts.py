@@ -15,7 +15,6 @@ from extender.api import names
 from extender.api.demand import (
     GROUP_LABELS,
     PREEMPTIBILITY_LABELS,
-    PROJECT_LABELS,
     SUB_GROUP_LABELS,
     TOPOLOGY_KEYS,
     TOPOLOGY_PREFERRED_KEYS,
@@ -112,7 +111,6 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     sub_group: str
     min_member: int
     sub_groups: SubGroups
-    project: str
     user: str
     nearness: TopologyConstraint | None
     pools: tuple[str, ...]
@@ -235,7 +233,6 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         sub_group=first_of(meta.labels, SUB_GROUP_LABELS),
         min_member=gang[0],
         sub_groups=gang[1],
-        project=first_of(meta.labels, PROJECT_LABELS),
         user=first_of(meta.labels, USER_LABELS),
         nearness=_read_nearness(meta.annotations or {}),
         pools=split_names(meta.annotation(names.ANNOTATION_NODE_POOLS)),

@@ -212,20 +212,23 @@ class Assembly:
         return name, () if isinstance(pools, Refused) else pools, problem
 
     def _project_of(self, facts: Listed, group: GpuPodGroup | None) -> str | Refused:
-        namespace = facts[0].namespace
-        named = {group.spec.project} if group and group.spec.project else set()
-        named = named or {fact.project for fact in facts if fact.project}
-        if len(named) > 1:
-            detail = f"pods of one group name projects {', '.join(sorted(named))}"
-            return Refused(Reason.UNKNOWN_PROJECT, detail)
-        return self._queues.project_of(namespace, next(iter(named), ""))
+        """The project of the namespace, unless the group names another.
+
+        The labels of the pods do not count: admission wrote or checked them when the pods were
+        created, they cannot be changed, and the namespace may have moved to another project since.
+        """
+        return self.project_of(facts[0].namespace, group.spec.project if group else "")
+
+    def project_of(self, namespace: str, named: str) -> str | Refused:
+        """The project of the namespace, or why work there may not name the project `named`."""
+        return self._queues.project_of(namespace, named)
 
     def _charged_to(self, namespace: str) -> str:
         """The project of a workload that may not run as it names itself; empty where there is none.
 
         What runs is charged to the project of its namespace, whatever its labels or group say.
         """
-        found = self._queues.project_of(namespace, "")
+        found = self.project_of(namespace, "")
         return "" if isinstance(found, Refused) else found
 
     def _tree_of(self, facts: Listed, spec: GpuPodGroupSpec) -> GroupView | Refused | None:

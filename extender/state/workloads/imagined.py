@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, read_demand
+from extender.api.demand import GROUP_LABELS, PROJECT_LABELS, first_of, read_demand
 from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, SchedulingGate
+from extender.api.reasons import Refused
 from extender.state.model import PodView, WorkloadView
 from extender.state.pods.facts import PodFacts, is_ours, read_facts
 from extender.state.workloads.assembly import Assembly
@@ -52,7 +53,16 @@ def imagine(assembly: Assembly, wanted: Wanted) -> WorkloadView | None:
         view = assembly.pod(one, node_labels, ())
         called = (f"{wanted.name}-{ix}-{number}" for number in range(count))
         pods += (structs.replace(view, uid=f"{wanted.namespace}/{n}", name=n) for n in called)
-    return assembly.workload(f"{wanted.namespace}/{wanted.name}", facts, None, tuple(pods))
+    workload = assembly.workload(f"{wanted.namespace}/{wanted.name}", facts, None, tuple(pods))
+    problem = workload.problem or _refuse_project(assembly, wanted)
+    return structs.replace(workload, problem=problem)
+
+
+def _refuse_project(assembly: Assembly, wanted: Wanted) -> Refused | None:
+    """Why admission would not let pods in that name their project."""
+    named = (first_of(pod_set.labels, PROJECT_LABELS) for pod_set in wanted.pod_sets)
+    found = (assembly.project_of(wanted.namespace, name) for name in named)
+    return next((each for each in found if isinstance(each, Refused)), None)
 
 
 def _facts(assembly: Assembly, wanted: Wanted, pod_set: PodSet) -> PodFacts | None:

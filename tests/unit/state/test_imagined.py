@@ -88,3 +88,11 @@ def test_what_is_not_understood_is_a_problem_as_of_a_pod() -> None:
     assert stranger is not None
     assert stranger.problem is not None
     assert "no project lists namespace team-x" in stranger.problem.detail
+
+
+def test_a_template_that_names_another_teams_project_is_refused_as_by_admission() -> None:
+    template = pod("any").needs(1000).project("team-b").build()
+    found = imagined(cluster(project("team-b").build()), pods(template, 1))
+    assert found is not None
+    assert found.problem is not None
+    assert found.problem.detail == "namespace team-a belongs to project team-a, not to 'team-b'"

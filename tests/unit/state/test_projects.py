@@ -23,12 +23,7 @@ def test_a_namespace_belongs_to_the_oldest_project_that_lists_it() -> None:
         pod("c").needs(500).project("a-younger").bound("n1").build(),
     )
     views = workloads_of(state)
-    problem = views["team-a/a"].problem
-    assert problem is not None
-    assert problem.reason is Reason.UNKNOWN_PROJECT
-    assert problem.detail == "namespace team-a belongs to project team-a, not to 'a-younger'"
-    assert views["team-a/b"].project == "team-a"
-    assert views["team-a/c"].project == "team-a"
+    assert {view.project for view in views.values()} == {"team-a"}
     (told,) = (each for each in state.problems() if each.fault == "NamespaceTaken")
     assert (told.name, "older GpuProject team-a" in told.text) == ("a-younger", True)
 
@@ -56,31 +51,31 @@ def test_a_project_made_anew_is_younger_than_the_one_that_waited() -> None:
     assert workloads_of(state)["team-a/b"].project == "younger"
 
 
-def test_a_label_of_another_teams_project_is_refused() -> None:
-    state = state_of(project("team-b").build(), pod("a").needs(500).project("team-b").build())
-    workload = workloads_of(state)["team-a/a"]
-    assert workload.project == ""
+def test_waiting_work_goes_with_its_namespace_to_another_project() -> None:
+    """The webhook wrote the label of the first project on them, and no one can change it."""
+    state = state_of(
+        project("before").namespaces("team-a").build(),
+        pod("runs").needs(500).gang("g").project("before").bound("n1").build(),
+        pod("waits").needs(500).gang("g").project("before").build(),
+    )
+    state.apply(Upserted(project("before").namespaces("other").build()))
+    state.apply(Upserted(project("after").namespaces("team-a").build()))
+    state.apply(Upserted(pod("again").needs(500).gang("g").project("after").build()))
+    workload = workloads_of(state)["team-a/g"]
+    assert (workload.project, workload.problem, len(workload.pods)) == ("after", None, 3)
+
+
+def test_a_pod_group_that_names_another_teams_project_does_not_start() -> None:
+    workload = only(
+        project("team-b").build(),
+        pod_group("g", 1).project("team-b").build(),
+        pod("a").needs(500).gang("g").project("team-b").build(),
+    )
+    assert workload.project == "team-a"
     assert workload.problem is not None
     assert workload.problem.reason is Reason.UNKNOWN_PROJECT
-
-
-def test_the_pod_groups_project_wins_over_the_pods_label() -> None:
-    workload = only(
-        project("p").namespaces("team-a").build(),
-        pod_group("g", 1).project("p").build(),
-        pod("a").needs(500).gang("g").project("team-a").build(),
-    )
-    assert workload.project == "p"
-
-
-def test_pods_of_one_group_that_name_two_projects_are_a_problem() -> None:
-    workload = only(
-        project("p").namespaces("team-a").build(),
-        pod("a").needs(500).gang("g").project("p").build(),
-        pod("b").needs(500).gang("g").project("team-a").build(),
-    )
-    assert workload.problem is not None
-    assert workload.problem.reason is Reason.UNKNOWN_PROJECT
+    told = "namespace team-a belongs to project team-a, not to 'team-b'"
+    assert workload.problem.detail == told
 
 
 def test_a_project_that_comes_later_adopts_waiting_pods() -> None:

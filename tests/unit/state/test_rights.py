@@ -93,9 +93,9 @@ def test_a_group_that_names_a_foreign_project_later_is_charged_where_it_was() ->
     assert reason_of(state) is Reason.UNKNOWN_PROJECT
 
 
-def test_a_running_member_of_another_project_is_charged_to_that_of_the_namespace() -> None:
+def test_a_member_that_names_another_project_is_charged_to_that_of_the_namespace() -> None:
     running = pod("a").needs(1000).gang("g").project("q").created(1).bound("n1").build()
     late = pod("b").needs(1000).gang("g").project("p").created(2).build()
     state = state_of(allowing("p"), allowing("q"), running, late)
     assert view_of(state).project == "p"
-    assert reason_of(state) is Reason.UNKNOWN_PROJECT
+    assert reason_of(state) is None
