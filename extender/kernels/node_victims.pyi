@@ -29,7 +29,7 @@ class Pods(Protocol):
     has: array[int]
     most_pods: int
 
-class Terms(Protocol):
+class Eligibility(Protocol):
     tiers: bytearray
     path_start: array[int]
     path: array[int]
@@ -45,7 +45,7 @@ class NodeVictims:
         nodes: Nodes,
         node_ixs: array[int],
         pods: Pods,
-        terms: Terms,
+        eligibility: Eligibility,
         demand: Need,
         counted_need: array[int],
         counted_free: array[int],

@@ -28,11 +28,11 @@ cdef class NodeVictims:
     cdef int* position
 
     def __cinit__(
-        self, nodes, node_ixs, pods, terms, demand, counted_need, counted_free, counted_held
+        self, nodes, node_ixs, pods, eligibility, demand, counted_need, counted_free, counted_held
     ):
         cdef int at
         node = Capacity(nodes, pods, demand, counted_need, counted_free, counted_held)
-        self.victims = Victims(node, Terms(pods, terms), pods.most_pods)
+        self.victims = Victims(node, Terms(pods, eligibility), pods.most_pods)
         self.node_ixs = node_ixs
         self.prices = <Price*>calloc(self.node_ixs.shape[0] + 1, sizeof(Price))
         self.position = <int*>calloc(len(nodes) + 1, sizeof(int))

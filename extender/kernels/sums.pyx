@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What is idle on nodes, and what the work of queues could give: sums for a cheap "no".
 
-`nodes` is a NodeTable and `herd` a Herd (`extender.policy.preemption.candidates`). Cost: one pass.
-Twin: `sums_twin`.
+`nodes` is a NodeTable and `workloads` the Candidates (`extender.policy.preemption.candidates`).
+Cost: one pass. Twin: `sums_twin`.
 """
 
 
@@ -24,13 +24,13 @@ def sum_idle(nodes, const int[::1] candidates, long long[::1] out):
             out[2] += max(<long long>0, memory[ix])
 
 
-def sum_units(herd, long long[::1] total, long long[::1] largest):
+def sum_units(workloads, long long[::1] total, long long[::1] largest):
     """Set what the workloads of each queue could give together, and the most that one could.
 
     Both are int64[3 * n], by queue and resource.
     """
-    cdef const long long[::1] amounts = herd.whole_amounts
-    cdef const int[::1] queue = herd.queue
+    cdef const long long[::1] amounts = workloads.whole_amounts
+    cdef const int[::1] queue = workloads.queue
     cdef Py_ssize_t w
     cdef int at, spot
     total[:] = 0

@@ -17,7 +17,7 @@ cdef class Terms:
     the whole workload.
     """
 
-    def __cinit__(self, pods, terms):
+    def __cinit__(self, pods, eligibility):
         n_workloads = len(pods.surplus)
         self.owner, self.turn, self.shape = pods.owner, pods.turn, pods.shape
         self.amounts, self.lost = pods.amounts, pods.lost
@@ -25,10 +25,12 @@ cdef class Terms:
         self.surplus, self.priority, self.queue = pods.surplus, pods.priority, pods.queue
         self.rank, self.age, self.has = pods.rank, pods.age, pods.has
         self.whole_lost, self.whole_amounts = pods.whole_lost, pods.whole_amounts
-        self.is_stuck, self.is_safe, self.is_mobile = pods.is_stuck, terms.is_safe, terms.is_mobile
-        self.floors, self.path_start, self.path = terms.floors, terms.path_start, terms.path
-        self.tiers, self.moves = terms.tiers, terms.moves
-        self.below_priority, self.n_floors = terms.below_priority, <int>self.has.shape[0]
+        self.is_stuck, self.is_safe = pods.is_stuck, eligibility.is_safe
+        self.is_mobile, self.moves = eligibility.is_mobile, eligibility.moves
+        self.path_start, self.path = eligibility.path_start, eligibility.path
+        self.tiers, self.floors = eligibility.tiers, eligibility.floors
+        self.below_priority = eligibility.below_priority
+        self.n_floors = <int>self.has.shape[0]
         self.taken = array("q", bytes(8 * self.n_floors))
         self.evicted_lost = array("q", bytes(8 * n_workloads))
         self.evicted_amounts = array("q", bytes(24 * n_workloads))

@@ -15,7 +15,7 @@
  *     DRAINED card                ->   what was launched before the gate closed has ended
  *
  * The end of the connection is the end of the process. Times are CLOCK_MONOTONIC nanoseconds.
- * `gpu_shim.arbiter.wire` is the same in Python; a test compares the two.
+ * `gpu_shim.protocol.wire` is the same in Python; a test compares the two.
  */
 #ifndef BALLAST_LAYOUT_H
 #define BALLAST_LAYOUT_H

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tests.twins.nodes_twin import WHOLE
 
 if TYPE_CHECKING:
-    from extender.kernels.node_victims import Pods, Terms
+    from extender.kernels.node_victims import Eligibility, Pods
     from extender.kernels.nodes import Need, Nodes
 
 IMPOSSIBLE: Final = 2**63 - 1
@@ -83,13 +83,13 @@ class NodeVictims:
         nodes: "Nodes",
         node_ixs: "array[int]",
         pods: "Pods",
-        terms: "Terms",
+        eligibility: "Eligibility",
         demand: "Need",
         counted_need: "array[int]",
         counted_free: "array[int]",
         counted_held: "array[int]",
     ) -> None:
-        self.nodes, self.node_ixs, self.pods, self.terms = nodes, node_ixs, pods, terms
+        self.nodes, self.node_ixs, self.pods, self.eligibility = nodes, node_ixs, pods, eligibility
         self.demand, self.counted_need = demand, counted_need
         self.counted_free, self.counted_held = counted_free, counted_held
         self._prices: list[Price] = [(0, 0, 0)] * len(node_ixs)
@@ -204,17 +204,25 @@ class NodeVictims:
 
     def _unit(self, ix: int, p: int, before: Sequence[Unit]) -> Unit | None:
         """All that leaves the node when pod p does after those before; None where it may not."""
-        pods, terms, w = self.pods, self.terms, self.pods.owner[p]
-        if not pods.is_here[p] or pods.priority[w] >= terms.below_priority or terms.is_safe[p] == 2:
+        pods, eligibility, w = self.pods, self.eligibility, self.pods.owner[p]
+        if (
+            not pods.is_here[p]
+            or pods.priority[w] >= eligibility.below_priority
+            or eligibility.is_safe[p] == 2
+        ):
             return None
         own = [unit for unit in before if unit.w == w]
         evicted = [each for unit in own if unit.kind != MOVE for each in unit.pods]
         is_core = bool(pods.is_core[p]) or len(evicted) >= pods.surplus[w]
-        if is_core and terms.is_safe[p]:
+        if is_core and eligibility.is_safe[p]:
             return None
         amounts = tuple(pods.amounts[3 * p : 3 * p + 3])
         common = pods.rank[w], pods.age[w], pods.turn[p]
-        if pods.may_move[p] and terms.moves[pods.shape[p]] and terms.is_mobile[pods.queue[w]]:
+        if (
+            pods.may_move[p]
+            and eligibility.moves[pods.shape[p]]
+            and eligibility.is_mobile[pods.queue[w]]
+        ):
             is_first = all(unit.kind != MOVE for unit in own)
             moved = pods.lost[p] if not is_core else is_first * pods.whole_lost[w]
             return Unit(MOVE, w, (p,), 0, moved, amounts, 0, False, *common)
@@ -241,7 +249,7 @@ class NodeVictims:
     def _with_tier(self, unit: Unit, before: Sequence[Unit]) -> Unit | None:
         """In the first tier in which its queue is above its floors in something that is given."""
         path = self._path(unit.w)
-        for tier in range(self.terms.tiers[self.pods.queue[unit.w]]):
+        for tier in range(self.eligibility.tiers[self.pods.queue[unit.w]]):
             if not path:
                 return replace(unit, tier=tier)
             above = {
@@ -262,11 +270,11 @@ class NodeVictims:
             for unit in before
             if unit.kind != MOVE and queue in self._path(unit.w)
         ]
-        return has[spot] - sum(given) - self.terms.floors[tier * len(has) + spot]
+        return has[spot] - sum(given) - self.eligibility.floors[tier * len(has) + spot]
 
     def _path(self, w: int) -> "array[int]":
-        queue, start = self.pods.queue[w], self.terms.path_start
-        return self.terms.path[start[queue] : start[queue + 1]]
+        queue, start = self.pods.queue[w], self.eligibility.path_start
+        return self.eligibility.path[start[queue] : start[queue + 1]]
 
     def _pods_on(self, ix: int) -> range:
         return range(self.pods.start[ix], self.pods.start[ix + 1])

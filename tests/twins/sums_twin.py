@@ -21,11 +21,13 @@ def sum_idle(nodes: "Nodes", candidates: "array[int]", out: "array[int]") -> Non
     out[2] = sum(max(0, nodes.free_memory_mib[ix]) for ix in candidates)
 
 
-def sum_units(herd: "Workloads", total: "array[int]", largest: "array[int]") -> None:
+def sum_units(workloads: "Workloads", total: "array[int]", largest: "array[int]") -> None:
     """As `sums.sum_units`."""
     for at in range(len(total)):
         queue, resource = divmod(at, 3)
         given = [
-            herd.whole_amounts[3 * w + resource] for w, q in enumerate(herd.queue) if q == queue
+            workloads.whole_amounts[3 * w + resource]
+            for w, q in enumerate(workloads.queue)
+            if q == queue
         ]
         total[at], largest[at] = sum(given), max(given, default=0)

@@ -70,7 +70,7 @@ class Gang(Struct, frozen=True):
     """How many pods must run together, and in which sub-groups, each with its own minimum.
 
     There are no sub-groups where all pods are alike, where their author states a minimum below all
-    of them, or where their names can't be written (`extender.api.demand.read_sub_groups`).
+    of them, or where their names can't be written (`extender.api.workload.read_sub_groups`).
     """
 
     min_member: int = 1

@@ -110,7 +110,7 @@ class Eligibility:
 
 @dataclass(slots=True)
 class EligibilityBuilder:
-    """Terms in the making, queue by queue in the order of the candidates'."""
+    """An Eligibility in the making, queue by queue in the order of the candidates'."""
 
     candidates: Candidates
     tiers: bytearray = field(default_factory=bytearray)
@@ -135,7 +135,7 @@ class EligibilityBuilder:
         self.floors[at : at + 3] = array("q", amounts)
 
     def finish(self, is_safe: bytearray, below_priority: int = ANY_PRIORITY) -> Eligibility:
-        """The terms, without moves."""
+        """The eligibility, without moves."""
         return Eligibility(
             tiers=self.tiers,
             path_start=self.path_start,

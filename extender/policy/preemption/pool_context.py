@@ -21,8 +21,8 @@ _CostKey = tuple[bool, Demand, int, int]
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a rule: its terms, without moves and with them, costs, and what failed: for
-    any queue (None), or for a queue because of limits of it and those above it."""
+    """What is known of a rule: which pods it may take, without moves and with them, costs, and what
+    failed: for any queue (None), or for a queue because of limits of it and those above it."""
 
     eligibility: Eligibility
     moving: Eligibility
@@ -41,8 +41,7 @@ class PoolContext:
         self.touched: list[int] = []
         self.fullness = Fullness(session.places, pool, self.touched)
         self._known: dict[PreemptionRule, _Known] = {}
-        # Shapes of the candidates that have another place somewhere; the terms of all rules share
-        # it.
+        # Shapes of the candidates that have another place somewhere; all rules share it.
         self._moves = bytearray(len(self.candidates.shapes))
         self._epoch = 0
 
@@ -79,7 +78,7 @@ class PoolContext:
         return is_any
 
     def eligibility(self, rule: PreemptionRule, *, with_moves: bool) -> Eligibility:
-        """The rule's terms."""
+        """Which pods the rule may take."""
         known = self._known[rule]
         return known.moving if with_moves else known.eligibility
 

@@ -136,7 +136,7 @@ class Solver:
         return listed[0] if len(listed) == 1 else array("i", sorted(set().union(*listed)))
 
     def _most_freed(self, eligibility: Eligibility) -> Amounts:
-        """No more than this can be stopped on these terms, however it is done."""
+        """No more than this can be evicted, however it is done."""
         candidates = self.candidates
         if not any(eligibility.tiers):
             return 0, 0, 0

@@ -1,7 +1,7 @@
 """What waits of a workload, in the portions in which it is decided.
 
 The first portion, or chunk, is what its minimum lacks: placed whole or not at all. Then every
-further unit (see `groups`) is a chunk of its own, which stands behind all minimums of equal
+further unit (see `gangs`) is a chunk of its own, which stands behind all minimums of equal
 priority.
 """
 
@@ -118,7 +118,7 @@ class Pending:
 
     @property
     def is_gang(self) -> bool:
-        """As `groups.is_gang`."""
+        """As `gangs.is_gang`."""
         return is_gang(self.workload)
 
     @property

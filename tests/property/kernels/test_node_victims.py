@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from extender.api.demand import Demand
 from extender.kernels import node_victims, sums
 from tests.twins import node_victims_twin, sums_twin
-from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
+from tests.unit.kernels.cases import Case, Giver, Place, Pod, Work
 
 RUN = settings(max_examples=200, deadline=None)
 
@@ -75,7 +75,7 @@ def pods_on(draw: st.DrawFn, node: int, n_cards: int, n_extra: int) -> list[Pod]
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Up to three nodes, mostly full, and terms of every kind."""
+    """Up to three nodes, mostly full, and pods of every eligibility."""
     n_extra = draw(st.sampled_from([0, 0, 1, 2]))
     places, pods = [], []
     for node in range(draw(st.integers(1, 3))):
@@ -113,7 +113,7 @@ def test_sums_agree_with_their_twin(case: Case, n: int) -> None:
     for kernel in (sums, sums_twin):
         idle, total, largest = array("q", [9] * 3), array("q", [9] * 9), array("q", [9] * 9)
         kernel.sum_idle(case.table, array("i", range(len(case.places))), idle)
-        kernel.sum_units(case.herd, total, largest)
+        kernel.sum_units(case.candidates, total, largest)
         answers.append((idle, total, largest))
     assert answers[0] == answers[1]
 
@@ -125,7 +125,7 @@ def test_the_victims_on_a_node_are_those_of_the_twin(case: Case) -> None:
     for ix in range(len(case.places)):
         chosen = []
         for kernel in kernels:
-            out = array("i", [-1] * (case.herd.most_pods + 1))
+            out = array("i", [-1] * (case.candidates.most_pods + 1))
             chosen.append((kernel.choose(ix, out), list(out)))
         assert chosen[0] == chosen[1]
     assert_alike(kernels, len(case.places), 5)
@@ -157,7 +157,9 @@ Kernel = node_victims.NodeVictims | node_victims_twin.NodeVictims
 def both(case: Case, node_ixs: "array[int]") -> list[Kernel]:
     """The kernel and its twin."""
     return [
-        kernel.NodeVictims(case.table, node_ixs, case.herd, case.terms, case.demand, *case.extras)
+        kernel.NodeVictims(
+            case.table, node_ixs, case.candidates, case.eligibility, case.demand, *case.extras
+        )
         for kernel in (node_victims, node_victims_twin)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from extender.api.demand import Demand
 from extender.kernels import node_victims
 from tests.twins import node_victims_twin
-from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
+from tests.unit.kernels.cases import Case, Giver, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize(
     "kernel", [node_victims, node_victims_twin], ids=["compiled", "twin"]
@@ -20,14 +20,14 @@ def room_in(kernel: ModuleType, case: Case, *node_ixs: int) -> "node_victims.Nod
     """With the prices of all nodes."""
     nodes = array("i", node_ixs or range(len(case.places)))
     found: node_victims.NodeVictims = kernel.NodeVictims(
-        case.table, nodes, case.herd, case.terms, case.demand, *case.extras
+        case.table, nodes, case.candidates, case.eligibility, case.demand, *case.extras
     )
     found.update(nodes)
     return found
 
 
 def chosen(kernel: ModuleType, case: Case, ix: int = 0) -> set[int] | None:
-    out = array("i", [99] * (case.herd.most_pods + 1))
+    out = array("i", [99] * (case.candidates.most_pods + 1))
     n = room_in(kernel, case).choose(ix, out)
     return None if n < 0 else set(out[:n])
 
@@ -283,7 +283,7 @@ def test_nodes_on_which_nothing_helps_are_never_the_cheapest(kernel: ModuleType)
 def test_a_price_holds_until_it_is_worked_out_again(kernel: ModuleType) -> None:
     case = three_nodes(5, 2, 3)
     room = room_in(kernel, case)
-    case.herd.is_here[1] = 0
+    case.candidates.is_here[1] = 0
     assert room.cheapest() == 1
     room.update(array("i", [1]))
     assert room.cheapest() == 2
@@ -307,7 +307,7 @@ def test_choosing_brings_the_price_up_to_date(kernel: ModuleType) -> None:
     room, out = room_in(kernel, case), array("i", [9, 9])
     assert room.choose(1, out) == 1
     assert out[0] == 1
-    case.herd.is_here[1] = 0
+    case.candidates.is_here[1] = 0
     assert room.choose(1, out) == -1
     assert room.cheapest() == 2
 

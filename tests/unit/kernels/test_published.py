@@ -10,7 +10,7 @@ from extender.kernels.typical import ALL_MODELS, Scores, TypicalPod
 from extender.lab.kernels import published as compiled
 from extender.lab.openb.measures import published_measure
 from tests.twins import published_twin as twin
-from tests.unit.kernels.herds import Case, Place
+from tests.unit.kernels.cases import Case, Place
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])
 

@@ -7,7 +7,7 @@ import pytest
 
 from extender.kernels import sums
 from tests.twins import sums_twin
-from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
+from tests.unit.kernels.cases import Case, Giver, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize("kernel", [sums, sums_twin], ids=["compiled", "twin"])
 
@@ -41,6 +41,6 @@ def test_a_queue_gives_what_its_workloads_do_and_one_the_largest(kernel: ModuleT
         givers=[Giver(), Giver(), Giver()],
     )
     total, largest = array("q", [9] * 9), array("q", [9] * 9)
-    kernel.sum_units(case.herd, total, largest)
+    kernel.sum_units(case.candidates, total, largest)
     assert list(total) == [3000, 5, 0, 0, 7, 3, 0, 0, 0]
     assert list(largest) == [2000, 4, 0, 0, 7, 3, 0, 0, 0]

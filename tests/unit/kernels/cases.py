@@ -1,4 +1,4 @@
-"""Nodes, the pods on them and the terms on which they may leave, built for the kernels that choose.
+"""Nodes, the pods on them and which of these may leave, built for the kernels that choose.
 
 A pod is milli of some cards, CPU and memory; by default it is the whole of its workload, in a queue
 that gives whatever is asked.
@@ -64,7 +64,7 @@ class Giver:
 
 
 @dataclass
-class Herd:
+class Candidates:
     """The arrays of `extender.policy.preemption.candidates.Candidates` that kernels read."""
 
     start: "array[int]"
@@ -92,7 +92,7 @@ class Herd:
 
 
 @dataclass
-class Terms:
+class Eligibility:
     """The arrays of `extender.policy.preemption.eligibility.Eligibility`."""
 
     tiers: bytearray
@@ -119,7 +119,7 @@ class Place:
 
 @dataclass
 class Case:
-    """All that the kernels take: `arguments` of those that choose, `pods` as they were sorted."""
+    """All that the kernels take; `pods` are sorted by node."""
 
     places: Sequence[Place]
     pods: Sequence[Pod]
@@ -130,12 +130,16 @@ class Case:
     moves: tuple[bool, ...] = (False,)
     below_priority: int = 1 << 30
     table: NodeTable = field(init=False)
-    herd: Herd = field(init=False)
-    terms: Terms = field(init=False)
+    candidates: Candidates = field(init=False)
+    eligibility: Eligibility = field(init=False)
 
     def __post_init__(self) -> None:
         self.pods = sorted(self.pods, key=lambda pod: pod.node)
-        self.table, self.herd, self.terms = self._table(), self._herd(), self._terms()
+        self.table, self.candidates, self.eligibility = (
+            self._table(),
+            self._candidates(),
+            self._eligibility(),
+        )
 
     @property
     def extras(self) -> "tuple[array[int], array[int], array[int]]":
@@ -146,11 +150,6 @@ class Case:
             array("q", [n for place in self.places for n in place.extra or none]),
             array("q", [n for pod in self.pods for n in pod.extra or none]),
         )
-
-    @property
-    def arguments(self) -> tuple[object, ...]:
-        """Of `Choice` and `Clearing`."""
-        return self.table, self.herd, self.terms, self.demand, *self.extras
 
     def _table(self) -> NodeTable:
         table = NodeTable()
@@ -172,11 +171,11 @@ class Case:
             table.cards.card_free[first : first + n_cards] = array("i", place.cards)
         return table
 
-    def _herd(self) -> Herd:
+    def _candidates(self) -> Candidates:
         pods, work = self.pods, self.work
         per_node = [sum(pod.node == at for pod in pods) for at in range(len(self.places))]
         members = [[p for p in pods if p.owner == w and p.is_here] for w in range(len(work))]
-        return Herd(
+        return Candidates(
             start=_summed(per_node),
             owner=array("i", [pod.owner for pod in pods]),
             shape=array("i", [pod.shape for pod in pods]),
@@ -203,9 +202,9 @@ class Case:
             most_pods=max(per_node, default=0),
         )
 
-    def _terms(self) -> Terms:
+    def _eligibility(self) -> Eligibility:
         givers = self.givers
-        return Terms(
+        return Eligibility(
             tiers=bytearray(giver.tiers for giver in givers),
             path_start=_summed([len(giver.path) for giver in givers]),
             path=array("i", [q for giver in givers for q in giver.path]),
