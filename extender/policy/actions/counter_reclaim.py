@@ -32,8 +32,6 @@ class CounterReclaim:
 
     def is_likely(self) -> bool:
         """Whether a victim queue would."""
-        if all(queue.has_room(self.amounts, queue.quota) for queue in self.request.leaf.chain):
-            return False
         self.level_of = levels_of(self.request.leaf)
         candidates, units = self.statement.candidates, self.statement.units.values()
         for leaf in {candidates.leaves[unit.w] for unit in units}:

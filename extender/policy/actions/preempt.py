@@ -27,7 +27,6 @@ from extender.policy.preemption.eligibility import (
     Eligibility,
     EligibilityBuilder,
 )
-from extender.policy.preemption.entitled import EntitledWork
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
@@ -38,6 +37,7 @@ from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
+from extender.state.model import Amounts
 
 #: The project may hold the request once it holds less.
 _ROOM_BY_EVICTION = (Reason.OVER_LIMIT, Reason.OVER_BUDGET)
@@ -50,7 +50,7 @@ def preempt(preemption: Preemption) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _with_victims(session, pool)
-            stage = _Preempt(session, EntitledWork(session, pool))
+            stage = _Preempt(session, _EntitledWork(session, pool))
             PreemptionLoop(preemption, pool, "preempt", stage).serve(here)
 
 
@@ -81,9 +81,34 @@ def _with_victims(session: Session, pool: str) -> list[Pending]:
 
 
 @dataclass(slots=True)
+class _EntitledWork:
+    """Pending work of the pool within what its queues deserve."""
+
+    session: Session
+    pool: str
+    _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
+
+    def is_waiting(self, *, outside: Queue) -> bool:
+        """Whether such work waits in a project other than `outside`."""
+        session, pool = self.session, self.pool
+        if self._waiting is None:
+            # Much of what waits is alike: each queue is asked once for each size.
+            self._waiting = dict.fromkeys(
+                (session.queue_of(pending.workload, pool), pending.need())
+                for pending in session.pending
+                if pool in pending.pools and not pending.only_holds_up
+            )
+        return any(
+            leaf.project is not outside
+            and all(queue.has_room(need, queue.deserves) for queue in leaf.chain)
+            for leaf, need in self._waiting
+        )
+
+
+@dataclass(slots=True)
 class _Preempt:
     session: Session
-    entitled: EntitledWork
+    entitled: _EntitledWork
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
@@ -113,7 +138,7 @@ class _Preempt:
 class _PreemptRule(PreemptionRule):
     """For workloads of the project of this priority; `is_first`: they precede training."""
 
-    entitled: EntitledWork
+    entitled: _EntitledWork
     project: Queue
     priority: int
     is_first: bool
