@@ -36,7 +36,6 @@ from extender.api.ledger import (
     Row,
     RowState,
 )
-from extender.api.names import API_VERSION
 from extender.api.pool_kinds import (
     Elastic,
     ElasticNode,
@@ -128,7 +127,6 @@ __all__ = [
     "TopologyLevel",
     "UsageLine",
     "WorkloadWeight",
-    "api_version_of",
 ]
 
 KINDS: tuple[type[Struct], ...] = (
@@ -140,10 +138,3 @@ KINDS: tuple[type[Struct], ...] = (
     GpuTopology,
     GpuUsage,
 )
-
-
-def api_version_of(kind: type[Struct]) -> str:
-    """The apiVersion of one of `KINDS`; raises KeyError for any other type."""
-    if kind not in KINDS:
-        raise KeyError(kind.__name__)
-    return API_VERSION

@@ -19,8 +19,6 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from extender.api.units import MILLI_PER_GPU
-
 JOBS_FILE: Final = "philly_jobs.csv.gz"
 COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 GPUS_PER_NODE: Final = 8
@@ -45,11 +43,6 @@ class TraceJob(Struct, frozen=True, gc=False):
     submit_s: int
     run_s: int
     gpus: int
-
-    @property
-    def need_milli(self) -> int:
-        """Milli-GPU over all its pods."""
-        return self.gpus * MILLI_PER_GPU
 
 
 @dataclass(slots=True, frozen=True)

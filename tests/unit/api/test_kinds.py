@@ -81,9 +81,3 @@ def test_node_without_a_pool_label_is_in_the_default_pool() -> None:
     assert GpuNode(metadata=ObjectMeta(name="n")).pool == "default"
     labels = {"ballast.dev/node-pool": "training"}
     assert GpuNode(metadata=ObjectMeta(name="n", labels=labels)).pool == "training"
-
-
-def test_only_our_kinds_have_our_api_version() -> None:
-    assert kinds.api_version_of(kinds.GpuProject) == "ballast.dev/v1alpha1"
-    with pytest.raises(KeyError):
-        kinds.api_version_of(Condition)
