@@ -1,4 +1,4 @@
-"""The door: one snapshot in, one plan out."""
+"""Decides one cycle: one snapshot in, one plan out."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping

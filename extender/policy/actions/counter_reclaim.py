@@ -60,11 +60,11 @@ class CounterReclaim:
         return is_lacking and all(queue.has_room(need, queue.quota) for queue in path)
 
     def _would_return(self, w: int) -> bool:
-        """Whether the stopped workload would, with what it needs to start again."""
+        """Whether the evicted workload would, with what it needs to start again."""
         candidates, units = self.statement.candidates, self.statement.units.values()
-        workload, stopped = candidates.workloads[w], [p for u in units if u.w == w for p in u.pods]
-        p_of = {candidates.pods[p].uid: p for p in stopped}
-        waiting = in_leaving_order(candidates.pods[p] for p in stopped)[::-1]
+        workload, evicted = candidates.workloads[w], [p for u in units if u.w == w for p in u.pods]
+        p_of = {candidates.pods[p].uid: p for p in evicted}
+        waiting = in_leaving_order(candidates.pods[p] for p in evicted)[::-1]
         live = [pod for pod in live_pods(workload) if pod.uid not in p_of]
         chunks = next_chunks(workload, live, waiting)
         needs = (candidates.amounts_of([p_of[pod.uid] for pod in chunk]) for chunk in chunks)

@@ -1,8 +1,8 @@
 """Lets pods that are placed on their own node again keep their cards.
 
 The cards of a node are alike, so what two of them hold may be exchanged, and so may equal parts of
-two cards. A pod that was stopped in one round and has cards of the same node in a later one then
-has the place that it had, and is not stopped at all.
+two cards. A pod that was evicted in one round and has cards of the same node in a later one then
+has the place that it had, and is not evicted at all.
 """
 
 from collections import defaultdict

@@ -29,7 +29,7 @@ class Candidates:
     `is_stuck` 1 where it can't go whole, `priority`, `rank` of its priority among those of its
     project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where it precedes
     training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had` what it
-    held at first. `no_pods` is 0 for every p. `budgets` counts what is stopped or moved against
+    held at first. `no_pods` is 0 for every p. `budgets` counts what is evicted or moved against
     disruption budgets, `guarded` are the pods that these protect.
     """
 
@@ -120,7 +120,7 @@ class Candidates:
         return [entry[-1] for entry in sorted(found)]
 
     def unit_of(self, p: int) -> Sequence[int] | None:
-        """The pods that leave when `p` is stopped, or None where one of them may not."""
+        """The pods that leave when `p` is evicted, or None where one of them may not."""
         w = self.owner[p]
         workload, n_live = self.workloads[w], self.n_live[w]
         if (n_live > workload.min_member or (n_live == 1 and self.is_here[p])) and not has_groups(
@@ -167,7 +167,7 @@ class Candidates:
         self._count((p,), 1 if is_moving else -1)
 
     def may_evict(self, pods: Iterable[int]) -> bool:
-        """Whether disruption budgets let these pods be stopped together."""
+        """Whether disruption budgets let these pods be evicted together."""
         return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
 
     def can_move(self, p: int) -> bool:

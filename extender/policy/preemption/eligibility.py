@@ -32,7 +32,7 @@ class Eligibility:
     floors of all queues of its path (`path_start` into `path`, indices of queues): int64[2 * 3 * n]
     by tier, queue and resource; a queue without a path gives whatever is asked. `is_safe` is 1 for
     pods that leave only as surplus of their workload, 2 for those that stay. Shapes of which
-    `moves` is 1 are moved and not stopped, in queues of which `is_mobile` is 1. Only workloads
+    `moves` is 1 are moved and not evicted, in queues of which `is_mobile` is 1. Only workloads
     below `below_priority` are touched.
     """
 
@@ -69,7 +69,7 @@ class Eligibility:
     def most_freed(
         self, candidates: Candidates, total: "array[int]", largest: "array[int]"
     ) -> Amounts:
-        """No more than this can be stopped, however it is done.
+        """No more than this can be evicted, however it is done.
 
         `total` and `largest` (int64[3 * n]) are what the workloads of each queue could give
         together, and the most that one of them could.

@@ -11,7 +11,7 @@ from extender.state.model import Amounts
 
 
 def meet_limits(leaf: Queue, statement: Statement, eligibility: Eligibility) -> bool:
-    """Whether the preemptor's queues are within their limits, once work inside is stopped: also
+    """Whether the preemptor's queues are within their limits, once work inside is evicted: also
     where one was over its limit before."""
     amounts, given = placed_amounts(statement.placements), statement.given()
     # No queue held more before than it holds now and all that was given.

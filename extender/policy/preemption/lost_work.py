@@ -1,4 +1,4 @@
-"""What stopping or moving a pod costs: the work that has to be done again, and the restart."""
+"""What evicting or moving a pod costs: the work that has to be done again, and the restart."""
 
 from typing import Final
 

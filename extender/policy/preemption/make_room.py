@@ -70,7 +70,7 @@ class NodeClearing:
         return is_assigned
 
     def _set_spared(self, p: int, *, is_spared: bool) -> None:
-        """Leave the pod alone while room is made for one pod, or not any more."""
+        """Spare the pod while room is made for one pod, or let it be chosen again."""
         self._context.candidates.spare(p, is_spared=is_spared)
         self._context.touched.extend(self._statement.nodes_of(self._context.candidates.owner[p]))
 

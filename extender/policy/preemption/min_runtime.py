@@ -1,4 +1,4 @@
-"""Minimum run times: work that ran less than its queues promise is neither stopped nor moved.
+"""Minimum run times: work that ran less than its queues promise is neither evicted nor moved.
 
 A gang runs for as long as its oldest pod does, and gives only its surplus until its minimum is
 over. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one

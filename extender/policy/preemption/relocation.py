@@ -35,7 +35,7 @@ def move_or_evict(
     statement: Statement, eligibility: Eligibility, p: int, wanted: frozenset[int] = frozenset()
 ) -> bool:
     """Give a displaced pod a new place, on the nodes `wanted` (by ix) only where no other has room,
-    or stop it, and then it is not in `statement.moving` any more; False where it may do neither."""
+    or evict it, which takes it out of `statement.moving`; False where neither is possible."""
     if statement.relocate(p, wanted):
         return True
     candidates = statement.candidates
@@ -44,6 +44,6 @@ def move_or_evict(
     if unit is None:
         return False
     statement.evict(unit)
-    # What was put back to be stopped with it, and is not, is in the preemptor's way.
+    # A pod that was put back to be evicted with it, and is not, is in the preemptor's way.
     members = candidates.members[candidates.owner[p]]
     return not any(statement.is_over(statement.ix_of(candidates.pods[m].node)) for m in members)

@@ -78,7 +78,7 @@ class Solver:
 
     @contextmanager
     def without_budgets(self) -> Iterator[None]:
-        """Search as if disruption budgets bound no stop; what is found is rolled back."""
+        """Search as if disruption budgets bound no eviction; what is found is rolled back."""
         candidates = self.candidates
         with candidates.budgets.lifted():
             ruled_out = candidates.ignore_budgets()

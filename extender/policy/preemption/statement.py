@@ -54,7 +54,7 @@ class PreemptionRequest(Struct, eq=False, gc=False):
 
 
 class EvictionUnit(Struct, eq=False, gc=False):
-    """Pods p of workload w that are stopped together; `tier` is that of their queue."""
+    """Pods p of workload w that are evicted together; `tier` is that of their queue."""
 
     pods: Sequence[int]
     w: int
@@ -110,7 +110,7 @@ class Statement:
         return sum_amounts([candidates.amounts_of(unit.pods) for unit in self.units.values()])
 
     def held_before(self, queue: Queue) -> Amounts:
-        """What the queue held before the units were stopped."""
+        """What the queue held before the units were evicted."""
         candidates = self.candidates
         inside = [unit for unit in self.units.values() if queue in candidates.leaves[unit.w].chain]
         given = sum_amounts(candidates.amounts_of(unit.pods) for unit in inside)
@@ -181,7 +181,7 @@ class Statement:
         return self.unassign(set(here)) if here else []
 
     def evict(self, unit: EvictionUnit) -> None:
-        """The unit is stopped."""
+        """The unit is evicted."""
         mark = self._mark()
         sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
@@ -193,7 +193,7 @@ class Statement:
         self._note(mark, self.nodes_of(unit.w), Statement._undo_evict, unit)
 
     def keep(self, unit: EvictionUnit) -> None:
-        """The unit, which was stopped, stays after all."""
+        """The unit, which was evicted, keeps running after all."""
         mark, before = self._mark(), self.units
         sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:

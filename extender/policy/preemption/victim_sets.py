@@ -5,7 +5,7 @@ from extender.policy.preemption.statement import EvictionUnit, Statement
 
 
 def unit_at(statement: Statement, eligibility: Eligibility, p: int) -> EvictionUnit | None:
-    """The unit in which pod p would be stopped now, or None where that is not allowed."""
+    """The unit in which pod p would be evicted now, or None where that is not allowed."""
     candidates = statement.candidates
     pods = candidates.unit_of(p)
     if pods is None or not candidates.may_evict(pods):

@@ -1,8 +1,7 @@
-"""What waits of a workload, in the portions in which it is decided.
+"""What waits of a workload, in the chunks in which it is decided.
 
-The first portion, or chunk, is what its minimum lacks: placed whole or not at all. Then every
-further unit (see `gangs`) is a chunk of its own, which stands behind all minimums of equal
-priority.
+The first chunk is what its minimum lacks: placed whole or not at all. Then every further unit (see
+`gangs`) is a chunk of its own, which stands behind all minimums of equal priority.
 """
 
 from collections import Counter
@@ -25,7 +24,7 @@ from extender.state.snapshot import Snapshot
 #: goes.
 PATIENCE_S: Final = 3600
 
-#: Portions of a workload that are tried, the first one included. They are of different shapes;
+#: Chunks of a workload that are tried, the first one included. They are of different shapes;
 #: beyond a handful of them the search would cost more than it finds.
 _MOST_CHUNKS: Final = 8
 
