@@ -177,14 +177,13 @@ async def _ask_of_a_claim_without_a_class(scene: Asking) -> None:
     open_claim(scene, "scratch", "fast")
     path, writer = "/api/v1/namespaces/team-a/pods", workloads.bare_pod("writer", "team-a", 500)
     scene.admin.post(path, with_claim(writer, "scratch"))
-    message = ""
+    said = ""
     for _ in range(60):
-        found = await scene.answer("why", "writer", "-n", "team-a", kubeconfig=scene.tenant)
-        message = found.get("message", "")
-        if "yet to be read" not in message:
+        said = (await scene.ballast("why", "writer", "-n", "team-a")).stdout
+        if "StorageClass fast does not exist" in said:
             break
         await asyncio.sleep(0.25)
-    assert "StorageClass fast does not exist" in message
+    assert "StorageClass fast does not exist" in said
     scene.cluster.kubectl("delete", "pod", "writer", "-n", "team-a", "--now")
 
 

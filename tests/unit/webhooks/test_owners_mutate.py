@@ -79,14 +79,17 @@ def test_author_is_warned_of_a_group_without_a_size() -> None:
     assert decide(request_for(sized), usual_index()).warnings == ()
 
 
+@pytest.mark.parametrize("minimum", ["1", "3"])
 @pytest.mark.parametrize("key", MIN_MEMBER_KEYS)
 @pytest.mark.parametrize("origin", [WORKERS, ALONE], ids=["gang", "alone"])
-def test_minimum_that_the_pod_states_counts_for_its_owners_group(key: str, origin: Origin) -> None:
-    built = made().noted({key: "3"})
+def test_minimum_that_the_pod_states_counts_for_its_owners_group(
+    key: str, origin: Origin, minimum: str
+) -> None:
+    built = made().noted({key: minimum})
     after = stored(built, origin)
     assert labels(after)[names.LABEL_POD_GROUP] == origin.group
-    assert after["metadata"]["annotations"][key] == "3"
-    assert min_member(after) in (None, "3")
+    assert after["metadata"]["annotations"][key] == minimum
+    assert min_member(after) in (None, minimum)
     assert decide(request_for(built), usual_index(), origin).warnings == ()
 
 
