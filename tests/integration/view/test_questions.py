@@ -114,13 +114,13 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_
     await scene.until(lambda: told() == ["OverFairShare"], "the controller's own reason")
 
     await _ask_as_tenant(scene)
-    await _ask_of_a_claim_without_a_class(scene)
     await _ask_as_administrator(scene)
     await _list_as_kubectl_does(scene)
     await _decide_on_a_snapshot(scene, tmp_path)
     await _hold_and_resume(scene)
     await _run_a_job(scene, tmp_path)
     await _convert(scene, tmp_path)
+    await _ask_of_a_claim_without_a_class(scene)
 
 
 def _named(resource: str) -> list[str]:
