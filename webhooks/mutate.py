@@ -337,17 +337,16 @@ def _no_gate(pod: Pod, why: str) -> Refused:
 
 def _warnings(case: PodCase) -> list[str]:
     """What is legal but will not do what its author may expect."""
-    found = list(limits.warnings(case))
-    notes = case.pod.metadata.annotations or {}
-    if case.states_minimum and not case.group:
-        keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
-        key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
-        found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
-    return [*found, *misspelt(case.pod.metadata)]
+    return [*limits.warnings(case), *misspelt(case.pod.metadata)]
 
 
 def _warnings_without_owner(case: PodCase) -> Iterator[str]:
-    """What only an owner could say: the size of a group, and that the pod is a replica."""
+    """What only an owner could say: a group and its size, and that the pod is a replica."""
+    if case.states_minimum and not case.group:
+        notes = case.pod.metadata.annotations or {}
+        keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
+        key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
+        yield f"{key} has no effect without {names.LABEL_POD_GROUP}"
     if case.pod.metadata.annotation(names.ANNOTATION_FLOOR) and not case.replica_of:
         yield (
             f"{names.ANNOTATION_FLOOR} has no effect on this pod: state it in the pod template of a"

@@ -349,3 +349,10 @@ def test_author_is_told_of_cards_by_environment(variable: Document, n_warnings: 
     warned = decision_on(made).warnings
     assert len(warned) == n_warnings
     assert all("container main sets NVIDIA_VISIBLE_DEVICES" in each for each in warned)
+
+
+def test_author_is_not_told_that_a_minimum_has_no_effect_where_the_owner_names_the_group() -> None:
+    made = job(completionMode="Indexed", parallelism=4, completions=4)
+    notes = {names.ANNOTATION_MIN_MEMBER: "1"}
+    made["spec"]["template"]["metadata"]["annotations"] = notes
+    assert decision_on(made).warnings == ()
