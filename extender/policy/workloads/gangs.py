@@ -8,10 +8,14 @@ another. Most workloads are flat (one minimum, no tree) and take a short way.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, combinations, islice
+from typing import Final
 
 from extender.state import trees
 from extender.state.model import GroupView, PodView, WorkloadView
+
+#: Sets of kinds of sub-groups that are left out in turn: all sets of five kinds.
+_MOST_LEFT_OUT: Final = 31
 
 
 def is_satisfied(workload: WorkloadView, pods: Collection[PodView]) -> bool:
@@ -68,20 +72,24 @@ def next_chunks(
     if not needed:
         yield from root.surplus()
         return
+    found = set[tuple[str, ...]]()
     for chunk in chain((needed,), _other_fills(workload, live, waiting)):
+        uids = tuple(pod.uid for pod in chunk)
         # Minimums of groups and of all pods together may be out of reach.
-        if is_satisfied(workload, [*live, *chunk]):
+        if uids not in found and is_satisfied(workload, [*live, *chunk]):
+            found.add(uids)
             yield chunk
 
 
 def _other_fills(
     workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
 ) -> Iterator[Sequence[PodView]]:
-    """What its minimum lacks without the groups of one kind that may stay empty, kind by kind."""
+    """What its minimum lacks without groups of one kind that may stay empty, then of two, ..."""
     kinds = dict.fromkeys(group.kind() for group in _read(workload, live, waiting).optional())
-    for kind in kinds:
+    by_number = (combinations(kinds, n) for n in range(1, len(kinds) + 1))
+    for left_out in islice(chain.from_iterable(by_number), _MOST_LEFT_OUT):
         root = _read(workload, live, waiting)
-        for group in [each for each in root.optional() if each.kind() == kind]:
+        for group in [each for each in root.optional() if each.kind() in left_out]:
             group.leave_out()
         if root.can_fill() and (needed := root.fill()):
             yield needed
