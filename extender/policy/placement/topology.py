@@ -11,8 +11,9 @@ victims also where it makes room.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from extender.kernels.nodes import count_room
@@ -134,7 +135,8 @@ class DomainSearch:
     def _place_inside(
         self, group: GroupView, pods: Sequence[PodView], frame: NodeSet
     ) -> list[Placement] | None:
-        """Each group below in its own domain inside `frame`, the largest first, then the rest."""
+        """Each group below in its own domain inside `frame`, the largest first, then the rest; or
+        the rest first, where it finds no place beside them."""
         parts: list[tuple[GroupView, list[PodView]]] = []
         rest = list(pods)
         for child in group.children:
@@ -144,15 +146,23 @@ class DomainSearch:
                 parts.append((child, inside))
                 rest = [pod for pod in rest if pod.group not in leaves]
         parts.sort(key=lambda part: -_size_of(part[1]))
+        groups = [partial(self._place_group, child, inside, frame) for child, inside in parts]
+        others = [partial(self._place_rest, group, rest, frame)] if rest else []
+        placed = self._place_each([*groups, *others])
+        if placed is None and groups and others:
+            placed = self._place_each([*others, *groups])
+        return placed
+
+    def _place_each(
+        self, attempts: Sequence[Callable[[], list[Placement] | None]]
+    ) -> list[Placement] | None:
+        """What all of them place, one after the other; or None, with nothing placed."""
+        mark = self.placer.checkpoint()
         result: list[Placement] = []
-        for child, inside in parts:
-            placed = self._place_group(child, inside, frame)
+        for attempt in attempts:
+            placed = attempt()
             if placed is None:
-                return None
-            result += placed
-        if rest:
-            placed = self._place_rest(group, rest, frame)
-            if placed is None:
+                self.placer.rollback(mark)
                 return None
             result += placed
         return result
