@@ -154,7 +154,7 @@ class NodeFilter:
             return _OTHER_DELIVERY[delivery]
         mib = constraints.share_mib
         given = {steps.given_mib(mib) for steps in self._nodes.share_steps[ix]}
-        if delivery == "share" and ix in self._kept:
+        if constraints.delivery == "share" and ix in self._kept:
             # kube-scheduler, which picks the card, does not know of the place.
             return "keep a place for another share until pods leave it"
         if not mib or given <= {mib}:

@@ -57,8 +57,8 @@ def next_chunks(
     `waiting` is in the order in which pods are to start. Nothing when nothing waits, or when there
     are not enough pods to reach the minimum. Surplus of a group grows by one pod, a group that
     holds nothing by its minimum; the group that holds least of its minimum goes first, and among
-    pods those of the same `order` may pass one another. Of groups of which not all are needed,
-    others may pass those that ask for the same.
+    pods those of the same `order` may pass one another. Where not all groups are needed, those of
+    one kind may be left out for others.
     """
     if not waiting:
         return
@@ -89,8 +89,9 @@ def _other_fills(
     by_number = (combinations(kinds, n) for n in range(1, len(kinds) + 1))
     for left_out in islice(chain.from_iterable(by_number), _MOST_LEFT_OUT):
         root = _read(workload, live, waiting)
-        for group in [each for each in root.optional() if each.kind() in left_out]:
-            group.leave_out()
+        for group in list(root.optional()):
+            if group.kind() in left_out:
+                group.leave_out()
         if root.can_fill() and (needed := root.fill()):
             yield needed
 
@@ -214,6 +215,7 @@ class _Group:
         self.parent.children.remove(self)
         for group in self.parent.path():
             group.n_waiting -= self.n_waiting
+        self.parent = None
 
     def kind(self) -> tuple[object, ...]:
         """What it asks for: groups of the same kind have a place where one of them has."""
