@@ -65,6 +65,8 @@ class Term:
         #: The last plan, as far as it was carried out, and what it was decided on.
         self._plan = Plan()
         self._snapshot: Snapshot | None = None
+        #: Why none of its rows could be written.
+        self._failure: KubeError | None = None
         self._stage_turns = StageTurns()
         #: CPU seconds of the last snapshot and decision. What runs beside the cycle is not in it.
         self._computed_s = 0.0
@@ -144,7 +146,8 @@ class Term:
             await self._replica.wait_for_change(self._pace.basis.model_version, pause_s)
 
     async def _cycle(self) -> bool:
-        """Mend, decide where that is due, and report; whether it decided."""
+        """Mend, decide where that is due, and report; whether it decided. Raises KubeError where
+        nothing of the plan could be written."""
         self._number += 1
         if self._number >= EPOCHS_PER_LEADER:
             raise NotLeading("this term has used all of its plan numbers")
@@ -157,6 +160,8 @@ class Term:
             now = asyncio.get_running_loop().time()
             self._pace.note(basis, plan, self._computed_s, now)
         self._tell(is_new=is_due)
+        if is_due and self._failure is not None:
+            raise self._failure
         return is_due
 
     async def _mend(self) -> None:
@@ -187,7 +192,7 @@ class Term:
         self._books.queues = snapshot.queues
         with _timed("commit"):
             epoch = self._first_epoch + self._number
-            await self._committer.carry_out(plan, snapshot, epoch)
+            self._failure = await self._committer.carry_out(plan, snapshot, epoch)
         return decided
 
     def _tell(self, *, is_new: bool) -> None:

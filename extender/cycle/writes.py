@@ -17,13 +17,15 @@ async def write_all(
     """Do all of them, `at_once` at a time; returns whether all went well.
 
     What is gone meanwhile counts as well done: the watch will say so. Other failures are logged as
-    about `what`. Raises NotLeading, in a group, when this process may not write any more. A write
-    that was not begun when this ends, because of that or of a cancellation, is closed.
+    about `what`, in one line with the first error. Raises NotLeading, in a group, when this process
+    may not write any more. A write that was not begun when this ends, because of that or of a
+    cancellation, is closed.
     """
     todo = list(writes)
     limit = asyncio.Semaphore(at_once)
+    failed: list[KubeError] = []
 
-    async def one(write: Coroutine[Any, Any, None]) -> bool:
+    async def one(write: Coroutine[Any, Any, None]) -> None:
         async with limit:
             try:
                 await write
@@ -32,14 +34,15 @@ async def write_all(
             except NotFound:
                 pass
             except KubeError as error:
-                log.warning("not written", what=what, error=str(error))
-                return False
-        return True
+                failed.append(error)
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            started = [tasks.create_task(one(write)) for write in todo]
+            for write in todo:
+                tasks.create_task(one(write))
     finally:
         for write in todo:
             write.close()
-    return all(task.result() for task in started)
+    if failed:
+        log.warning("not written", what=what, n_failed=len(failed), error=str(failed[0]))
+    return not failed

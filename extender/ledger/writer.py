@@ -212,17 +212,18 @@ class Ledger:
             return_exceptions=True,
         )
         leftover: set[str] = set()
+        failed: list[tuple[str, KubeError]] = []
         for (node, undo), outcome in zip(undos.items(), outcomes, strict=True):
             if isinstance(outcome, KubeError) and not isinstance(outcome, NotLeading):
                 leftover.update(undo.changes)
-                _log.warning(
-                    "rows were not taken back",
-                    node=node,
-                    changes=sorted(undo.changes),
-                    error=str(outcome),
-                )
+                failed.append((node, outcome))
             elif isinstance(outcome, BaseException):
                 raise outcome
+        if failed:
+            node, error = failed[0]
+            _log.warning(
+                "rows were not taken back", n_nodes=len(failed), first=node, error=str(error)
+            )
         taken = {key for undo in undos.values() for key in undo.changes}
         _TAKEBACKS.inc(len(taken - leftover))
         _LEFTOVERS.inc(len(leftover))

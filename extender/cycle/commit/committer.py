@@ -21,6 +21,7 @@ from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
 from extender.cycle.recovery.repair import Repairs
 from extender.cycle.rows import kept_row, row_of
+from extender.kube.errors import KubeError
 from extender.ledger.writer import Ledger, RowChange
 from extender.policy.plan import Admission, Plan
 from extender.state.cluster import ClusterState
@@ -48,6 +49,8 @@ class Committer:
         self._hand_over = HandOver(state)
         self._bound: Mapping[str, Sequence[str]] = {}
         self._overdue: Set[str] = frozenset()
+        #: Why changes could not be written, by their keys, since the plan was begun.
+        self._failed: dict[str, KubeError] = {}
 
     async def repair(self, repairs: Repairs) -> None:
         """Write lost rows, then queue the pods of plans that are whole for release.
@@ -83,8 +86,12 @@ class Committer:
                 return
             await self._write(changes)
 
-    async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> None:
-        """Do what the plan says; what takes free places goes before all that waits for victims."""
+    async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> KubeError | None:
+        """Do what the plan says; what takes free places goes before all that waits for victims.
+
+        Returns why none of its rows could be written; None where any was, or was refused.
+        """
+        self._failed.clear()
         first, others = _in_order(plan.admissions)
         changes = self._changes_of(plan, snapshot, epoch)
         keys = {*map(_key_of, first), *plan.drops}
@@ -99,6 +106,8 @@ class Committer:
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
         self._evictor.start(plan, snapshot, without_place)
+        failed = [self._failed.get(change.key) for change in changes]
+        return failed[0] if failed and all(failed) else None
 
     def _with_upkeep(
         self,
@@ -179,8 +188,10 @@ class Committer:
             self._state.apply(Upserted(node))
         for key, refused in outcome.refused.items():
             log.info("rows refused", workload=key, reason=refused.reason, detail=refused.detail)
-        for key, error in outcome.failed.items():
-            log.warning("rows not written", workload=key, error=str(error))
+        if failed := outcome.failed:
+            key, error = next(iter(failed.items()))
+            log.warning("rows not written", n_failed=len(failed), first=key, error=str(error))
+            self._failed |= failed
         return outcome.refused.keys() | outcome.failed.keys()
 
     def _drop(self, workload: WorkloadView) -> RowChange:

@@ -11,6 +11,7 @@ from extender.cycle.commit.committer import Committer
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.rows import row_of
+from extender.kube.errors import KubeError, Unavailable
 from extender.ledger.writer import CommitOutcome, Ledger, RowChange
 from extender.policy.plan import Admission, Placement, Plan
 from extender.state.cluster import ClusterState
@@ -40,6 +41,8 @@ class Desk:
         self.written: list[RowChange] = []
         self.released_at_writes: list[int] = []
         self.is_refused = False
+        #: Changes that the API server does not write.
+        self.failing: frozenset[str] = frozenset()
         self.ledger: Any = create_autospec(Ledger, instance=True)
         self.ledger.commit.side_effect = self._commit
         self.releaser: Any = create_autospec(Releaser, instance=True)
@@ -51,9 +54,12 @@ class Desk:
         self.written += [each for each in changes if each.rows]
         self.released_at_writes.append(len(self.released))
         refused = Refused(Reason.CARDS_BUSY, "another was faster")
-        return CommitOutcome({each.key: refused for each in changes} if self.is_refused else {})
+        return CommitOutcome(
+            {each.key: refused for each in changes} if self.is_refused else {},
+            {each.key: Unavailable("no") for each in changes if each.key in self.failing},
+        )
 
-    async def carry_out(self) -> None:
+    async def carry_out(self) -> KubeError | None:
         """A plan in which the gang is placed on both nodes."""
         snapshot = self.state.snapshot(1_000)
         workload = next(each for each in snapshot.workloads.values() if each.is_group)
@@ -62,7 +68,7 @@ class Desk:
             for at, each in enumerate(workload.pods, 1)
         )
         plan = Plan(admissions=[Admission(workload, placements, "reserved")])
-        await self.committer.carry_out(plan, snapshot, EPOCH)
+        return await self.committer.carry_out(plan, snapshot, EPOCH)
 
     @property
     def released(self) -> list[str]:
@@ -83,6 +89,17 @@ async def test_no_pod_is_released_whose_rows_were_refused() -> None:
     desk.is_refused = True
     await desk.carry_out()
     assert desk.released == []
+
+
+async def test_a_plan_has_failed_if_none_of_its_rows_could_be_written() -> None:
+    desk = Desk()
+    desk.failing = frozenset({"team-a/g reserved"})
+    assert isinstance(await desk.carry_out(), Unavailable)
+    assert desk.released == []
+    desk.failing = frozenset()
+    assert await desk.carry_out() is None
+    desk.is_refused = True
+    assert await desk.carry_out() is None
 
 
 async def test_the_rows_of_a_gang_are_one_change() -> None:

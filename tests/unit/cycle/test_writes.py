@@ -5,6 +5,7 @@ import inspect
 from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.cycle.writes import write_all
 from extender.kube.errors import KubeError, NotFound, NotLeading
@@ -29,6 +30,13 @@ async def not_leading() -> None:
 async def test_what_is_gone_is_done_and_what_fails_is_told() -> None:
     assert await write_all([done(), gone()], at_once=1, what="status")
     assert not await write_all([failing(), done()], at_once=1, what="status")
+
+
+async def test_writes_that_fail_alike_are_told_in_one_line() -> None:
+    with capture_logs() as logs:
+        await write_all([failing() for _ in range(1000)], at_once=9, what="status")
+    (line,) = logs
+    assert (line["n_failed"], line["error"]) == (1000, "no")
 
 
 async def test_writes_that_were_not_begun_are_closed() -> None:
