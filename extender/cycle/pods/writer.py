@@ -106,7 +106,8 @@ class PodWriter:
 
     async def forget_plan(self, pod: PodView) -> None:
         """Take the plan off a released pod without a row, so that it is planned again."""
-        await self._patch(pod, forget_plan_patch(pod))
+        async with self._limit:
+            await self._patch(pod, forget_plan_patch(pod))
 
     async def ungate(self, pod: PodView, labels: Mapping[str, str]) -> bool:
         """Whether the gate of a pod without a place is gone, and it asks for nodes with these

@@ -208,10 +208,13 @@ class Recovery:
     async def _mend_unplanned(self, now: float) -> None:
         """Released pods without a row wait for another plan."""
         pods = self._state.released_without_row()
-        for pod in pods:
-            if self._is_old("plan", pod.uid, now):
-                await self._writer.forget_plan(pod)
+        due = [pod for pod in pods if self._is_old("plan", pod.uid, now)]
         self._forget("plan", {pod.uid for pod in pods})
+        async with asyncio.TaskGroup() as tasks:
+            for pod in due:
+                # Where the patch fails, it is tried again after a while.
+                self._first_seen["plan", pod.uid] = now
+                tasks.create_task(self._writer.forget_plan(pod))
 
     # -- released pods that are not bound ----------------------------------------------------
 

@@ -91,6 +91,15 @@ async def test_a_superseded_row_stays_while_its_pod_cannot_be_touched() -> None:
     assert ward.patched == ["a"]
 
 
+async def test_a_plan_that_cannot_be_taken_off_its_pod_is_tried_again_after_a_while() -> None:
+    ward = Ward(pod("a").needs(1000).released("n1").build())
+    ward.error = Unavailable("away")
+    for _ in range(10):
+        await ward.recovery.plan()
+        await asyncio.sleep(ABSENT_AFTER_S / 2)
+    assert len(ward.patched) == 4
+
+
 @pytest.mark.parametrize("is_gated", [True, False])
 async def test_a_row_that_another_leader_revoked_is_freed_and_its_pod_not_released(
     is_gated: bool,
