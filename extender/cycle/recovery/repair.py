@@ -145,7 +145,7 @@ class Recovery:
 
     def _restore_lost(self, repairs: Repairs) -> None:
         """Restore deleted rows of bound pods, as their Bindings say; they are new rows."""
-        lost_rows = [lost for lost in self._state.lost_rows() if lost.cards]
+        lost_rows = self._state.lost_rows()
         if not lost_rows:
             return
         workload_of = {

@@ -27,7 +27,7 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
     if facts.is_mirror or (facts.has_read_claims and not facts.demand.is_ours):
         return True
     asks = facts.demand.wants_gpu or facts.plugin_cards > 0
-    return asks and row is None and not _was_given(facts)
+    return asks and row is None and not was_given(facts)
 
 
 class ForeignPod(Struct, frozen=True):
@@ -155,9 +155,12 @@ def _hold_of(claimed: ClaimedCards, devices: Sequence[Device]) -> ForeignHold:
     )
 
 
-def _was_given(facts: PodFacts) -> bool:
-    """Whether the cards that a Binding wrote on the pod are those that it asks for."""
+def was_given(facts: PodFacts) -> bool:
+    """Whether the cards that a Binding wrote on the pod are those that it asks for. For instances a
+    Binding writes none: the pod is then where its plan says."""
     cards, demand = read_cards(facts.written_cards), facts.demand
+    if demand.counted and not demand.devices:
+        return facts.plan.partition(" ")[2] == facts.node
     if not cards or len(cards) != demand.devices:
         return False
     return demand.milli == 0 or all(card.milli == demand.milli for card in cards)

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from extender.api.kinds import CardShare, MoveHold, Row
-from extender.state.fleet.foreign import ForeignPods
+from extender.state.fleet.foreign import ForeignPods, was_given
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
 from extender.state.pods.facts import PodFacts, read_cards
@@ -51,7 +51,8 @@ class KeptPlace(Struct, frozen=True):
 
 
 class LostRow(Struct, frozen=True):
-    """A pod without a row on the node it is bound to; `cards` are what its Binding says."""
+    """A pod without a row on the node it is bound to; `cards` are what its Binding says, none for a
+    pod with instances."""
 
     pod: PodView
     cards: tuple[CardShare, ...]
@@ -135,7 +136,7 @@ class Upkeep:
         row = rows.get(facts.node) if facts.node else None
         is_ours = uid in self._workloads.facts
         _keep(self._to_mark, uid, is_ours and row is not None and row.state != "bound")
-        is_lost = is_ours and bool(facts.node) and row is None and facts.demand.wants_gpu
+        is_lost = is_ours and bool(facts.node) and row is None and was_given(facts)
         _keep(self._lost, uid, is_lost)
         is_released = not facts.node and not facts.is_gated and bool(facts.plan)
         _keep(self._unplanned, uid, is_released and not rows)

@@ -100,6 +100,21 @@ async def test_a_plan_that_cannot_be_taken_off_its_pod_is_tried_again_after_a_wh
     assert len(ward.patched) == 4
 
 
+async def test_a_lost_row_of_a_pod_with_instances_is_restored() -> None:
+    mig = {"nvidia.com/mig-1g.10gb": 2}
+    runs = pod("a").instances("nvidia.com/mig-1g.10gb", 2).released("n1", 3).bound("n1").build()
+    ward = Ward(runs, gpu_node("n1").build())
+    (restored,) = (await ward.recovery.plan()).restores["n1"]
+    assert (restored.uid, restored.project, restored.counted) == ("uid-a", "team-a", mig)
+    assert restored.state == "bound"
+
+
+async def test_instances_that_another_scheduler_gave_are_not_taken_into_the_ledger() -> None:
+    planned = pod("a").instances("nvidia.com/mig-1g.10gb", 2).released("n2", 3).bound("n1")
+    ward = Ward(planned.build(), gpu_node("n1").build())
+    assert (await ward.recovery.plan()).restores == {}
+
+
 @pytest.mark.parametrize("is_gated", [True, False])
 async def test_a_row_that_another_leader_revoked_is_freed_and_its_pod_not_released(
     is_gated: bool,
