@@ -219,7 +219,8 @@ class Recovery:
     # -- released pods that are not bound ----------------------------------------------------
 
     async def _end_overdue(self, repairs: Repairs, now: float) -> None:
-        """Take back the places that kube-scheduler did not accept; the pods are planned again.
+        """Take back the places that kube-scheduler did not accept, or whose Node was deleted; the
+        pods are planned again. A deleted Node is no refusal of its pods, and needs no time-out.
 
         The members of a gang lose theirs together: another node for one may be none for all.
         """
@@ -229,12 +230,16 @@ class Recovery:
             if (released := [pod for pod in workload.pods if _is_released(pod)])
         }
         self._watch.look(itertools.chain.from_iterable(waiting.values()), now)
+        gone = self._state.differences().without_node
         async with asyncio.TaskGroup() as tasks:
             for released in waiting.values():
-                overdue = [pod for pod in released if self._watch.is_overdue(pod, now)]
+                lost = [pod for pod in released if pod.node in gone]
+                there = [pod for pod in released if pod.node not in gone]
+                overdue = [pod for pod in there if self._watch.is_overdue(pod, now)]
+                lost += overdue
                 self._tell_refused(overdue)
                 refused = {pod.uid for pod in overdue}
-                for pod in released if overdue and self._is_gang(overdue[0]) else overdue:
+                for pod in released if lost and self._is_gang(lost[0]) else lost:
                     taking = self._take_place(pod, repairs, is_refused=pod.uid in refused)
                     tasks.create_task(taking)
 

@@ -216,6 +216,14 @@ async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() 
     assert sorted(ward.patched) == ["a", "b"]
 
 
+async def test_a_released_pod_whose_node_is_deleted_is_planned_again_at_once() -> None:
+    waits = pod("a").needs(1000).released("n1").build()
+    ward = Ward(waits, gpu_node("n1", 1).holds(row(waits, whole(0), epoch=1)).build())
+    assert freed(await ward.recovery.plan()) == [("n1", "a")]
+    (patch,) = (call.args[2] for call in ward.client.strategic_patch.call_args_list)
+    assert not patch["metadata"]["annotations"].get(names.ANNOTATION_REFUSED)
+
+
 async def test_a_restored_row_says_when_it_was_written() -> None:
     bound = pod("a").needs(500).bound("n1").notes({"ballast.dev/cards": "0:500:8000"}).build()
     ward = Ward(node("n1").gpus(1).build(), gpu_node("n1", 1).build(), bound)
