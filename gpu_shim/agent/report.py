@@ -22,7 +22,8 @@ from extender.kube.resources import GPU_NODES
 from gpu_shim.agent.agent import Agent
 
 EVERY_S: Final = 1.0
-#: The watch shows a write of ours long before this; until then it is not repeated.
+#: The watch shows a write of ours long before this; until then it is not repeated, and neither is
+#: one that failed.
 PATIENCE_S: Final = 5.0
 #: Enough for people to begin with; the rest is in metrics and logs.
 MOST_SENTENCES: Final = 8
@@ -76,6 +77,8 @@ class NodeReporter:
     statements: Callable[[], Sequence[NodeCondition]]
     _sent: dict[str, Any] = field(default_factory=dict)
     _sent_at_s: float = 0.0
+    #: Why the last write failed; empty after one that did not.
+    _told: str = ""
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -98,13 +101,17 @@ class NodeReporter:
         if shown is not None and said == own_part(shown):
             return
         now_s = asyncio.get_running_loop().time()
-        if wanted == self._sent and now_s - self._sent_at_s < PATIENCE_S:
+        may_wait = wanted == self._sent or self._told
+        if may_wait and now_s - self._sent_at_s < PATIENCE_S:
             return
+        self._sent, self._sent_at_s = wanted, now_s
         try:
             await self._write(wanted)
-            self._sent, self._sent_at_s = wanted, now_s
+            self._told = ""
         except KubeError as error:
-            _log.warning("could not report the cards", node=self.agent.node, error=str(error))
+            if (why := str(error)) != self._told:
+                _log.warning("could not report the cards", node=self.agent.node, error=why)
+            self._told = why
 
     async def _write(self, status: dict[str, Any]) -> None:
         patch = {"status": status}

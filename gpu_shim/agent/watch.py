@@ -70,7 +70,8 @@ class HealthWatch:
             return True
         except NvmlError as error:
             # Not found: it was not there when the driver was opened.
-            _log.warning("could not look at a card", card=uuid, error=str(error))
+            if uuid not in self.cards.health.ill:
+                _log.warning("could not look at a card", card=uuid, error=str(error))
             self.cards.health.saw_silence(uuid)
             return True
         return False
