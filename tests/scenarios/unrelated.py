@@ -16,6 +16,8 @@ ADDED: Final = "added-"
 _OLD: Final = "-was-"
 _FACTOR: Final = 7
 _RESOURCES: Final = ("gpu", "cpu", "memory")
+#: What a department may state as its project does.
+_OF_ANY_QUEUE: Final = ("priority", "usage", "parent", "reclaimMinRuntime", "preemptMinRuntime")
 
 
 def original_name(name: str) -> str:
@@ -126,7 +128,7 @@ def below_departments_of_their_own(case: Entry) -> Entry | None:
         has_budget = project["gpu"]["gpuHoursPerMonth"] is not None
         if has_budget or project["pools"] or project["nodeTypes"]:
             return None
-        above = {key: deepcopy(project[key]) for key in ("priority", "usage", "parent")}
+        above = {key: deepcopy(project[key]) for key in _OF_ANY_QUEUE if key in project}
         for resource in _RESOURCES:
             above[resource] = {"weight": 1} | project[resource]
         above["name"] = project["parent"] = f"{ADDED}{project['name']}"
