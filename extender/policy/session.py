@@ -302,7 +302,10 @@ class Session:
         return plan
 
     def _let_leave(self) -> None:
-        """Later, pods that are being deleted are gone, and the rows of those that are gone too."""
+        """Later, pods that are being deleted are gone, and the rows of those that are gone too.
+
+        A pod that did not end in time stays: no place is kept where nothing comes free.
+        """
         nodes = self.snapshot.nodes
         for name, cards in self.snapshot.orphans:
             ix = nodes.ix_of(name)
@@ -311,8 +314,8 @@ class Session:
                 self.leaving_pools.add(nodes.pool[ix])
         for key in sorted(tally_of(self.snapshot).leaving):
             for pod in self.snapshot.workloads[key].pods:
-                ix = nodes.ix_of(pod.node) if pod.is_terminating and pod.node else None
-                if ix is not None:
+                ix = nodes.ix_of(pod.node)
+                if ix is not None and pod.is_leaving_at(self.snapshot.now_s):
                     self.sim.later.give_back(ix, pod.demand, pod.cards)
                     self.leaving_pools.add(held_pool(self.snapshot, pod))
 

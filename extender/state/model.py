@@ -38,6 +38,9 @@ DISRUPTION_BUDGET_S: Final = 120
 #: The longest that an evicted pod has to end where nothing else is said: time to save a large
 #: model, and short enough for an owner to wait for.
 MAX_GRACE_S: Final = 300
+#: A pod that is still there so long after its grace period has a process that the kernel cannot
+#: end, or a finalizer. Kubelet may need minutes to unmount its volumes.
+STUCK_AFTER_S: Final = 300
 #: What queues held lately is counted in millionths of the units of `Amounts`.
 LATELY: Final = 1_000_000
 #: A quota or limit that never binds: more than there can be, and sums of it still fit 64 bits.
@@ -90,6 +93,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     is moved still holds these until it is gone; `next_node` and `next_cards` are the place kept
     for its successor. It says that it saves its work after every `checkpoint_s` of running; 0:
     never; None: it says nothing. It asks for `grace_s` to end.
+    It is to be gone by `ends_by`, where the API server has said so.
     `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
     the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for. `budgets`
     are the disruption budgets that select it, as `namespace/name`: of several, the first two.
@@ -132,6 +136,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     started_at: int = 0
     checkpoint_s: int | None = None
     grace_s: int = 30
+    ends_by: int = 0
     restart_policy: RestartPolicy = "Never"
     constraints: Constraints = ANYWHERE
 
@@ -144,6 +149,11 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     def held_milli(self) -> int:
         """Milli-GPU that the pod's row holds."""
         return sum(card.milli for card in self.cards)
+
+    def is_leaving_at(self, now_s: int) -> bool:
+        """Whether the pod is told to end, and its cards come free soon."""
+        is_stuck = 0 < self.ends_by < now_s - STUCK_AFTER_S
+        return self.is_terminating and not is_stuck
 
     def made_again(self) -> "PodView":
         """The pod that its controller makes once this one is gone: it waits."""

@@ -137,6 +137,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     held_cpu_milli: int = 0
     held_memory_mib: int = 0
     grace_s: int = _GRACE_S
+    ends_by: int = 0
     has_begun: bool = True
     is_ready: bool = True
     is_held: bool = False
@@ -259,6 +260,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),
         is_mirror=bool(meta.annotation(names.ANNOTATION_MIRROR)),
         grace_s=_grace_of(spec),
+        ends_by=unix_s(meta.deletion_timestamp),
         has_begun=pod.status.phase != "Pending",
         is_ready=_is_ready(pod),
         is_held=is_held(meta),

@@ -162,6 +162,7 @@ class Assembly:
             started_at=facts.started_at,
             checkpoint_s=facts.checkpoint_s,
             grace_s=facts.grace_s,
+            ends_by=facts.ends_by,
             restart_policy=facts.restart_policy,
             constraints=constraints,
         )

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
-from tests.support.snapshots import Cluster, counts, statuses
+from extender.state.model import STUCK_AFTER_S
+from tests.support.snapshots import NOW_S, Cluster, counts, statuses
 
 
 def promised(**job: object) -> Cluster:
@@ -92,6 +93,34 @@ def test_promise_is_dropped_when_nobody_is_leaving() -> None:
     plan = decide(cluster.snapshot())
     assert plan.drops == ["ns/a-job"]
     assert not plan.admissions
+
+
+def test_promise_is_dropped_when_its_victim_does_not_end() -> None:
+    """A process in the driver of a hung card survives SIGKILL."""
+    cluster = promised()
+    two_cards(cluster)
+    cluster.job("victim", "b", on="n0", cards=[0], terminating=True)
+    cluster.node("n1", gpus=2)
+    workload = cluster.workloads["ns/victim"]
+    for late_s, is_dropped in ((STUCK_AFTER_S, False), (STUCK_AFTER_S + 1, True)):
+        stuck = tuple(replace(pod, ends_by=NOW_S - late_s) for pod in workload.pods)
+        cluster.workloads["ns/victim"] = replace(workload, pods=stuck)
+        plan = decide(cluster.snapshot())
+        assert plan.drops == ["ns/a-job"] * is_dropped
+
+
+def test_no_pod_is_planned_on_the_cards_of_a_pod_that_does_not_end() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("a", 1)
+    cluster.project("b")
+    cluster.job("victim", "b", on="n0", cards=[0], terminating=True)
+    cluster.job("a-job", "a")
+    assert statuses(decide(cluster.snapshot())) == {"a-job-0": "nominated"}
+    workload = cluster.workloads["ns/victim"]
+    stuck = tuple(replace(pod, ends_by=NOW_S - STUCK_AFTER_S - 1) for pod in workload.pods)
+    cluster.workloads["ns/victim"] = replace(workload, pods=stuck)
+    assert statuses(decide(cluster.snapshot())) == {}
 
 
 def test_promise_is_dropped_when_its_node_is_gone() -> None:
