@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from extender.api import names
 from tests.support.auditor.history import Change
 from tests.support.auditor.sight import (
@@ -79,6 +81,7 @@ class World:
         match change.kind:
             case "Pod":
                 before = self.pods.get(key)
+                after = _ended_for_good(before, after)
                 self._put_pod(key, before, after)
             case "GpuNode":
                 before = self.ledgers.get(change.name)
@@ -202,6 +205,14 @@ class World:
                 self.quotas[key] = Since(now, now, change.seen_s)
             elif old.now != now:
                 self.quotas[key] = Since(now, old.now, change.seen_s)
+
+
+def _ended_for_good(before: PodSeen | None, after: Seen | None) -> Seen | None:
+    """A pod that has ended never runs again. kwok, which writes a status for the pod that it last
+    saw, may say so for a moment where the pod was deleted as it started."""
+    if before is None or not isinstance(after, PodSeen) or after.uid != before.uid:
+        return after
+    return replace(after, phase=before.phase) if before.has_ended else after
 
 
 def _put(known: dict[str, T], kind: type[T], key: str, after: Seen | None) -> T | None:

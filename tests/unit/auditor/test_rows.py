@@ -10,6 +10,11 @@ def test_a_row_freed_while_its_pod_runs_breaks_a3() -> None:
     assert {"A3", "B3"} >= Story().node().pod("a").run("a").free("a").broken > set()
 
 
+def test_a_pod_that_has_ended_needs_no_row_whatever_its_status_says_later() -> None:
+    story = Story().node().pod("a").run("a").end("a", "Failed").free("a")
+    assert story.change_pod("a", status={"phase": "Running"}).broken == set()
+
+
 def test_a_row_freed_on_the_deletion_timestamp_breaks_a3() -> None:
     story = Story().node().pod("a").run("a")
     story.change_pod("a", metadata={"deletionTimestamp": "2026-11-21T10:00:00Z"}).free("a")
