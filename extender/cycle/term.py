@@ -65,8 +65,6 @@ class Term:
         #: The last plan, as far as it was carried out, and what it was decided on.
         self._plan = Plan()
         self._snapshot: Snapshot | None = None
-        #: Why none of its rows could be written.
-        self._failure: KubeError | None = None
         self._stage_turns = StageTurns()
         #: CPU seconds of the last snapshot and decision. What runs beside the cycle is not in it.
         self._computed_s = 0.0
@@ -155,13 +153,14 @@ class Term:
         # From here on no await until the snapshot is taken.
         basis = Basis(self._state.version(), self._evictor.protected())
         is_due = self._pace.is_due(basis, asyncio.get_running_loop().time())
+        failure: KubeError | None = None
         if is_due:
-            plan = await self._decide_and_commit()
+            plan, failure = await self._decide_and_commit()
             now = asyncio.get_running_loop().time()
             self._pace.note(basis, plan, self._computed_s, now)
         self._tell(is_new=is_due)
-        if is_due and self._failure is not None:
-            raise self._failure
+        if failure is not None:
+            raise failure
         return is_due
 
     async def _mend(self) -> None:
@@ -178,8 +177,9 @@ class Term:
             await self._committer.hand_over()
         self._evictor.review()
 
-    async def _decide_and_commit(self) -> Plan:
-        """The plan as it was decided; less of it may be carried out."""
+    async def _decide_and_commit(self) -> tuple[Plan, KubeError | None]:
+        """The plan as it was decided, of which less may be carried out, and why none of its rows
+        could be written."""
         started_s = time.thread_time()
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
@@ -192,8 +192,8 @@ class Term:
         self._books.queues = snapshot.queues
         with _timed("commit"):
             epoch = self._first_epoch + self._number
-            self._failure = await self._committer.carry_out(plan, snapshot, epoch)
-        return decided
+            failure = await self._committer.carry_out(plan, snapshot, epoch)
+        return decided, failure
 
     def _tell(self, *, is_new: bool) -> None:
         """Report the last plan, which holds until the next."""

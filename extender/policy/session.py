@@ -139,6 +139,21 @@ class Session:
             overdue=self.settings.first,
         )
 
+    def refused_alike(
+        self, turns: Turns, pending: Pending, refused: Refused, pool: str
+    ) -> Iterator[tuple[Pending, Refused]]:
+        """Take out what is next in line behind the refused workload and like it, with why it waits.
+
+        Each is tried for itself where that may differ: beside pods that others must be near to, or
+        apart from, and while a place is kept, which the next one may use.
+        """
+        key = pending.workload.key
+        if self.places.pod_affinity or not refused.detail.startswith(f"{key}: "):
+            return
+        detail, alike = refused.detail.removeprefix(key), turns.alike(pending)
+        while self.reservations.in_pool(pool) is None and (other := next(alike, None)):
+            yield other, Refused(refused.reason, other.workload.key + detail)
+
     def is_spent(self) -> bool:
         """Whether the cycle's time is up: asked between workloads, never within one."""
         return self.settings.is_spent()

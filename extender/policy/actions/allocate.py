@@ -20,7 +20,7 @@ from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.job_order import Turns
-from extender.policy.workloads.pending import Pending, is_said_of, why_alike, why_behind
+from extender.policy.workloads.pending import Pending, why_behind
 from extender.state.model import PodView
 
 #: Reasons that say: it may run, but there is no place for it.
@@ -164,20 +164,13 @@ class _Round:
     ) -> list[Pending]:
         """What is next in line behind the refused workload and like it has no place either."""
         session, alike = self.session, list[Pending]()
-        is_hopeless = (pending.workload.key, self.pool) in session.shortages.hopeless
-        if is_hopeless or session.places.pod_affinity or not is_said_of(refused, pending):
-            return alike
-        if session.reservations.in_pool(self.pool) is not None:
+        if (pending.workload.key, self.pool) in session.shortages.hopeless:
             return alike
         is_above = self._is_above(leaf, pending)
-        for other in turns.alike(pending):
-            why = why_alike(refused, pending, other)
-            if refused.reason in _LACKS_PLACE:
-                why = self._keep_or_tell(leaf, other, why)
-            self._note_refused(leaf, other, why, is_above=is_above)
+        for other, why in session.refused_alike(turns, pending, refused, self.pool):
+            told = self._keep_or_tell(leaf, other, why) if why.reason in _LACKS_PLACE else why
+            self._note_refused(leaf, other, told, is_above=is_above)
             alike.append(other)
-            if session.reservations.in_pool(self.pool) is not None:
-                break  # The next one may use what is kept.
         return alike
 
     def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:

@@ -17,7 +17,7 @@ from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.job_order import Turns
-from extender.policy.workloads.pending import Pending, is_said_of, why_alike
+from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import GPU, Amounts, PodView
 
@@ -178,13 +178,9 @@ class PreemptionLoop:
 
     def _explain_alike(self, turns: Turns, pending: Pending, refused: Refused) -> None:
         """Nothing is taken for what is next in line behind the workload and like it, either."""
-        session = self.session
-        if self._why_not_yet(pending) is not None or not is_said_of(refused, pending):
-            return
-        if session.reservations.in_pool(self.pool) is None and not session.places.pod_affinity:
-            for other in turns.alike(pending):
-                why = self._why_not_yet(other) or why_alike(refused, pending, other)
-                self._explain(other, why)
+        if self._why_not_yet(pending) is None:
+            for other, why in self.session.refused_alike(turns, pending, refused, self.pool):
+                self._explain(other, self._why_not_yet(other) or why)
 
     def _explain(self, pending: Pending, refused: Refused) -> None:
         """Say why nothing may be taken, where lack of cards is all that was known."""

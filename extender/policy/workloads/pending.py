@@ -316,17 +316,6 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
 
 
-def is_said_of(refused: Refused, pending: Pending) -> bool:
-    """Whether the reason begins with the workload's key, so that another can be told the same."""
-    return refused.detail.startswith(f"{pending.workload.key}: ")
-
-
-def why_alike(refused: Refused, pending: Pending, other: Pending) -> Refused:
-    """What was said of `pending` (`is_said_of`), said of `other`, which is like it."""
-    detail = refused.detail.removeprefix(pending.workload.key)
-    return Refused(refused.reason, other.workload.key + detail)
-
-
 def why_behind(pending: Pending, first: str) -> Refused:
     """Why it has no turn, in strict order, while the workload `first` has no place."""
     detail = f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order"
