@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import click
@@ -23,6 +24,7 @@ from gpu_shim.policy.leases import LeaseSettings
 HERE: Final = Path(__file__).resolve().parent
 #: Rounds of the computing kernel for a first look at how fast the card is.
 _FIRST_LOOK: Final = 200_000
+_LOOK_S: Final = 0.5
 _STEP_S: Final = 0.005
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -67,10 +69,20 @@ async def measure(
 
 
 async def _calibrate(stage: BenchStage) -> int:
-    """Rounds of the computing kernel that take about 5 ms."""
-    job = {"do": "rate", "kernel": "burn", "amount": _FIRST_LOOK, "at_once": 1, "seconds": 0.5}
+    """Rounds of the computing kernel that take about 5 ms; raises ValueError if they do not."""
+    step = max(1, round(_FIRST_LOOK * _STEP_S / await _takes_s(stage, _FIRST_LOOK)))
+    took_s = await _takes_s(stage, step)
+    if not _STEP_S / 2 <= took_s <= _STEP_S * 2:
+        expected = f"instead of about {1000 * _STEP_S:g} ms"
+        raise ValueError(f"a kernel of {step} rounds took {1000 * took_s:.3f} ms {expected}")
+    return step
+
+
+async def _takes_s(stage: BenchStage, rounds: int) -> float:
+    """How long such a kernel takes by the card's clock, alone and without the shim."""
+    job = {"do": "rate", "kernel": "burn", "amount": rounds, "at_once": 1, "seconds": _LOOK_S}
     answer = (await stage.play([StageTenant("a", job)], "none"))["a"].answers[0]
-    return max(1, round(_FIRST_LOOK * _STEP_S * int(answer["n"]) / 0.5))
+    return float(median(end - start for start, end in answer["runs"])) / 1e9
 
 
 def _machine(uuid: str, driver: Path | None) -> dict[str, str]:

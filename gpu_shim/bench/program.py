@@ -1,7 +1,9 @@
 """A tenant as a process. Run as a file: `program.py JOB`, a JSON object; see `JOBS`.
 
 It says that it is ready, waits for a moment of the monotonic clock on its input, does its job, and
-tells one JSON object. Kernels are PTX, compiled by the driver: nothing of CUDA is needed.
+tells one JSON object. Kernels are PTX, compiled by the driver: nothing of CUDA is needed. `burn`
+compares its result with a number that it never reaches. The compiler leaves out the whole loop if
+it can tell that no result is equal, as with NaN.
 """
 
 import ctypes
@@ -60,12 +62,13 @@ AGAIN:
   sub.u64 %left, %left, 1;
   setp.ne.u64 %more, %left, 0;
   @%more bra AGAIN;
+  bar.sync 0;
   mov.u64 %now, %globaltimer;
   ld.param.u64 %at, [log];
   setp.eq.u64 %quiet, %at, 0;
   or.b32 %thread, %thread, %block;
   setp.ne.u32 %more, %thread, 0;
-  setp.eq.f32 %odd, %x, 0f7FFFFFFF;
+  setp.eq.f32 %odd, %x, 0fBF800000;
   or.pred %more, %more, %quiet;
   not.pred %odd, %odd;
   and.pred %more, %more, %odd;
@@ -76,8 +79,10 @@ DONE:
   ret;
 }
 \0"""
-#: Blocks and threads: one of each for what only waits, the whole card for what computes.
-SHAPES = {"empty": (1, 1), "spin": (1, 1), "burn": (1024, 256)}
+#: Threads of a block: one for what only waits; for what computes the most, and a block for each
+#: multiprocessor. Several blocks on one would not end together, and the log is of the first one.
+N_THREADS = {"empty": 1, "spin": 1, "burn": 1024}
+MULTIPROCESSOR_COUNT = 16
 
 
 class Gpu:
@@ -89,8 +94,11 @@ class Gpu:
         if self.cuda.cuInit(0) or self.cuda.cuDevicePrimaryCtxRetain(byref(context), 0):
             sys.exit("no GPU")
         self.must(self.cuda.cuCtxSetCurrent(context))
+        count = c_int(1)
+        self.must(self.cuda.cuDeviceGetAttribute(byref(count), MULTIPROCESSOR_COUNT, 0))
+        self.n_blocks = {name: count.value if n > 1 else 1 for name, n in N_THREADS.items()}
         self.must(self.cuda.cuModuleLoadData(byref(module), PTX))
-        self.kernels = {name: self._kernel(module, name) for name in SHAPES}
+        self.kernels = {name: self._kernel(module, name) for name in N_THREADS}
         host = c_void_p()
         self.must(self.cuda.cuMemHostAlloc(byref(host), c_size_t(16 * MAX_LOGGED), 3))
         self.log = (c_uint64 * (2 * MAX_LOGGED)).from_address(host.value or 0)
@@ -114,8 +122,7 @@ class Gpu:
         self.n_logged += 1
         values = (c_uint64(amount), at)
         arguments = (c_void_p * 2)(*(ctypes.addressof(each) for each in values))
-        blocks, threads = SHAPES[name]
-        shape = (blocks, 1, 1, threads, 1, 1, 0)
+        shape = (self.n_blocks[name], 1, 1, N_THREADS[name], 1, 1, 0)
         self.must(
             self.cuda.cuLaunchKernel(self.kernels[name], *shape, stream, arguments, c_void_p())
         )

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MULTIPROCESSOR_COUNT = 16 };
+
 static int has_context;
 /* For each card the primary one, and one that is made; what they take is taken once. */
 static char contexts[2 * FAKE_MAX_CARDS];
@@ -68,6 +70,13 @@ int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
         uuid[i] = (unsigned char)(i * 0x11);
     if (device)
         uuid[15] = (unsigned char)device;
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)device;
+    *value = attribute == MULTIPROCESSOR_COUNT ? 132 : 0;
     return 0;
 }
 
