@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import os
 import platform
 import re
 import shutil
@@ -13,7 +14,7 @@ from typing import Final
 
 from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.kit.contained import served
-from gpu_shim.kit.place import containers, driver
+from gpu_shim.kit.place import containers, driver, open_nvml
 from gpu_shim.kit.results import Result, tell
 from gpu_shim.native.build import HERE as NATIVE
 
@@ -89,6 +90,27 @@ def lookup() -> None:
         tell(Result(f"flags {flags}", told, n_found, not strange))
 
 
+def contexts() -> None:
+    """What a context takes, and whether an event may be queried while another one is current."""
+    cuda, nvml = _open("libcuda.so.1"), open_nvml()
+    if cuda.cuInit(0) or nvml is None:
+        tell(Result("context", "no GPU, or no NVML", 0))
+        return
+    made, event, now = (c_void_p(), c_void_p()), c_void_p(), c_void_p()
+    with containers() as all_of_them:
+        uuid = all_of_them.uuid()
+    for each in made:
+        cuda.cuCtxCreate_v2(byref(each), 0, 0)
+        n_mib = nvml.processes(uuid).get(os.getpid(), 0) >> 20
+        tell(Result("this process by NVML, with one context more", f"{n_mib} MiB", n_mib))
+    cuda.cuCtxSetCurrent(made[0])
+    codes = [cuda.cuEventCreate(byref(event), 2), cuda.cuEventRecord(event, None)]
+    codes += [cuda.cuCtxSynchronize(), cuda.cuCtxSetCurrent(made[1]), cuda.cuEventQuery(event)]
+    cuda.cuCtxGetCurrent(byref(now))
+    is_good = not any(codes) and now.value == made[1].value
+    tell(Result("an event queried from another context", f"{codes}", 1, is_good))
+
+
 async def _smi() -> None:
     command = shutil.which("nvidia-smi")
     if command is None:
@@ -114,4 +136,5 @@ def smi() -> None:
 
 
 if __name__ == "__main__":
-    {"machine": machine, "names": names, "lookup": lookup, "smi": smi}[sys.argv[1]]()
+    checks = (machine, names, lookup, contexts, smi)
+    {check.__name__: check for check in checks}[sys.argv[1]]()

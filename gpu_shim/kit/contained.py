@@ -1,9 +1,11 @@
 """`contained SECONDS NAME=REQUEST:LIMIT:CAP_MIB:JOB ...`: jobs in containers on one card.
 
-A name that is given twice has two programs. JOB is one of `jobs`, or a command after a `!`.
+A job computes for so long once it is ready, for which it has `START_S`. A name that is given twice
+has two programs. JOB is one of `jobs`, or a command after a `!`.
 Once a second the driver's figures correct what contexts are charged, as on a node. Told are each
-program's lines, its exit status, the share that the arbiter's account has for each container, the
-most memory that NVML saw, and what the agent would report of it.
+program's lines, its exit status, the most memory that NVML saw, what the agent would report of it,
+and, where every limit is the request, the share that the arbiter's account has for each container:
+from when all programs have told a first line, ready to compute, until the first one ends.
 """
 
 import asyncio
@@ -18,13 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from gpu_shim.agent.audit import Auditor, CardUsers
-from gpu_shim.agent.nvml import Nvml, NvmlError
+from gpu_shim.agent.nvml import Nvml
+from gpu_shim.agent.options import CONTEXT_MIB
 from gpu_shim.agent.tenants import SharingPod
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import ContainerCard
-from gpu_shim.bench.stage import CONTEXT_MIB
 from gpu_shim.cases.containers import Containers
-from gpu_shim.kit.place import containers, driver
+from gpu_shim.kit.parts import START_S
+from gpu_shim.kit.place import containers, open_nvml
 from gpu_shim.kit.results import Result, tell
 from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim
@@ -68,34 +71,56 @@ async def run(seconds: float, asked: Sequence[str]) -> None:
             wanted[name] = (request, limit, ContainerCard(uuid, int(cap_mib)))
             jobs.append((name, job))
         async with served(all_of_them, wanted) as arbiter:
-            programs = [await _start(all_of_them, name, job, seconds) for name, job in jobs]
+            programs = [await _Program.start(all_of_them, name, job, seconds) for name, job in jobs]
             try:
                 await _follow(arbiter, wanted, programs, seconds)
             finally:
-                for _, program, _ in programs:
-                    with contextlib.suppress(ProcessLookupError):
-                        program.kill()
-                    await program.wait()
-                await asyncio.gather(*(listening for *_, listening in programs))
+                await asyncio.gather(*(program.end() for program in programs))
 
 
-Program = tuple[str, asyncio.subprocess.Process, "asyncio.Task[None]"]
+@dataclass(slots=True)
+class _Program:
+    """A job that runs in a container, and whether it has told anything."""
 
+    name: str
+    job: str
+    process: asyncio.subprocess.Process
+    has_told: bool = False
+    listening: "asyncio.Task[None]" = field(init=False)
 
-async def _start(all_of_them: Containers, name: str, job: str, seconds: float) -> Program:
-    command = [sys.executable, str(_JOBS), job, str(seconds * 0.6)]
-    program = await asyncio.create_subprocess_exec(
-        *(shlex.split(job[1:]) if job.startswith("!") else command),
-        env=all_of_them.environment(name),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    return name, program, asyncio.create_task(_listen(name, job, program))
+    def __post_init__(self) -> None:
+        self.listening = asyncio.create_task(self._listen())
 
+    @classmethod
+    async def start(
+        cls, all_of_them: Containers, name: str, job: str, seconds: float
+    ) -> "_Program":
+        """Start it."""
+        command = [sys.executable, str(_JOBS), job, str(seconds)]
+        process = await asyncio.create_subprocess_exec(
+            *(shlex.split(job[1:]) if job.startswith("!") else command),
+            env=all_of_them.environment(name),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return cls(name, job, process)
 
-async def _listen(name: str, job: str, program: asyncio.subprocess.Process) -> None:
-    assert program.stdout is not None
-    async for line in program.stdout:
-        tell(Result(f"{name}: {job}", line.decode(errors="replace").strip(), 1))
+    async def _listen(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.has_told = True
+            tell(Result(f"{self.name}: {self.job}", line.decode(errors="replace").strip(), 1))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.returncode is None
+
+    async def end(self) -> None:
+        """End it, and tell what it has written."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+        await self.listening
 
 
 @dataclass(slots=True)
@@ -111,10 +136,10 @@ class _Audit:
 
     @classmethod
     def of(
-        cls, arbiter: Arbiter, wanted: Wanted, programs: Sequence[Program], nvml: Nvml
+        cls, arbiter: Arbiter, wanted: Wanted, programs: Sequence[_Program], nvml: Nvml
     ) -> "_Audit":
         """Of these containers; a program's number says which one it runs in."""
-        names = {program.pid: name for name, program, _ in programs}
+        names = {program.process.pid: program.name for program in programs}
         tenants = [
             SharingPod(name, "kit", name, Claim(name, Fraction(request), Fraction(limit)), (card,))
             for name, (request, limit, card) in wanted.items()
@@ -154,48 +179,36 @@ class _Audit:
 
 
 async def _follow(
-    arbiter: Arbiter, wanted: Wanted, programs: Sequence[Program], seconds: float
+    arbiter: Arbiter, wanted: Wanted, programs: Sequence[_Program], seconds: float
 ) -> None:
-    """Sample once a second while all run; shares are of the time in which all of them did."""
+    """Sample once a second until all have ended."""
     uuid = next(iter(wanted.values()))[2].uuid
-    nvml, ends, held = _nvml(), time.monotonic() + seconds, list[dict[str, int]]()
+    nvml, ends, held = open_nvml(), time.monotonic() + seconds + START_S, list[dict[str, int]]()
     audit = _Audit.of(arbiter, wanted, programs, nvml) if nvml is not None else None
-    while time.monotonic() < ends and any(each.returncode is None for _, each, _ in programs):
+    while time.monotonic() < ends and any(program.is_running for program in programs):
         await asyncio.sleep(min(1.0, seconds / 10))
         account = arbiter.scheduler.node.cards.get(uuid)
-        if account is not None and all(each.returncode is None for _, each, _ in programs):
+        if account is not None and all(each.is_running and each.has_told for each in programs):
             held.append({name: each.held_ns for name, each in account.tenants.items()})
         if audit is not None:
             await audit.look()
-    for name, program, _ in programs:
-        told = "still running" if program.returncode is None else f"exit {program.returncode}"
-        tell(Result(f"{name}: end", told, 1, program.returncode == 0))
-    _tell_shares(wanted, held)
+    for each in programs:
+        told = "still running" if each.is_running else f"exit {each.process.returncode}"
+        tell(Result(f"{each.name}: end", told, 1, each.process.returncode == 0))
+    if all(Fraction(request) == Fraction(limit) for request, limit, _ in wanted.values()):
+        _tell_shares(wanted, held)
     if audit is not None:
         audit.tell()
 
 
 def _tell_shares(wanted: Wanted, held: Sequence[Mapping[str, int]]) -> None:
-    if len(wanted) < 2:
-        return
-    settled = held[len(held) // 3 :]
-    took = {name: settled[-1].get(name, 0) - settled[0].get(name, 0) for name in wanted if settled}
+    took = {name: held[-1].get(name, 0) - held[0].get(name, 0) for name in wanted if held}
     total = sum(took.values())
-    for name, (request, limit, _) in wanted.items():
+    n_samples = len(held) if total else 0
+    for name, (request, _, _) in wanted.items():
         part = took.get(name, 0) / total if total else 0.0
-        is_fixed = Fraction(request) == Fraction(limit)
-        is_good = abs(part - float(Fraction(request))) <= _POINTS if total and is_fixed else None
-        n_samples = len(settled) if total else 0
+        is_good = abs(part - float(Fraction(request))) <= _POINTS if total else None
         tell(Result(f"{name}: share held", f"{100 * part:.1f} %", n_samples, is_good, request))
-
-
-def _nvml() -> Nvml | None:
-    folder = driver()
-    try:
-        return Nvml(str(folder / "libnvidia-ml.so.1") if folder else "")
-    except NvmlError as error:
-        tell(Result("NVML", str(error), 0))
-        return None
 
 
 if __name__ == "__main__":

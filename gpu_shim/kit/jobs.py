@@ -26,6 +26,7 @@ def loop(torch: Any, seconds: float, step: Callable[[], object], at_once: int = 
     for _ in range(3):
         step()
     torch.cuda.synchronize()
+    tell(ready=True)
     begin = last = time.monotonic()
     n = 0
     while time.monotonic() - begin < seconds:

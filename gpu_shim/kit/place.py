@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.cases.containers import Containers
+from gpu_shim.kit.results import Result, tell
 from gpu_shim.native.build import build
 
 
@@ -14,6 +16,16 @@ def driver() -> Path | None:
     """The folder of the driver to use; None for the machine's own."""
     given = os.environ.get("BALLAST_KIT_DRIVER")
     return Path(given) if given else None
+
+
+def open_nvml() -> Nvml | None:
+    """The driver's NVML; None where it can't be opened, which is told."""
+    folder = driver()
+    try:
+        return Nvml(str(folder / "libnvidia-ml.so.1") if folder else "")
+    except NvmlError as error:
+        tell(Result("NVML", str(error), 0))
+        return None
 
 
 @contextmanager

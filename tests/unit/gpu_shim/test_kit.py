@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpu_shim.bench import __main__ as bench
 from gpu_shim.bench.figures import Bar, Line
 from gpu_shim.bench.rows import points_off
+from gpu_shim.bench.stage import StageTenant
 from gpu_shim.kit import make, rows, runner
 from gpu_shim.kit.parts import LONGEST_S, PARTS, Step
 from gpu_shim.kit.results import Result
@@ -81,9 +83,9 @@ def test_a_bar_says_nothing_of_what_was_not_sampled_and_no_bar_is_no_pass() -> N
 
 
 def test_a_share_may_be_off_by_a_point_and_what_one_lease_is_of_the_time() -> None:
-    bench: Any = SimpleNamespace(settings=LeaseSettings(), seconds=25.0)
-    assert points_off(bench) == pytest.approx(2)
-    assert points_off(bench, longest_s=1) == pytest.approx(5)
+    ours: Any = SimpleNamespace(settings=LeaseSettings(), seconds=25.0)
+    assert points_off(ours) == pytest.approx(2)
+    assert points_off(ours, longest_s=1) == pytest.approx(5)
 
 
 def test_bars_are_told_in_words() -> None:
@@ -140,3 +142,24 @@ def test_what_a_step_says_besides_is_kept_and_a_good_result_passes(
 def test_every_package_of_the_kit_is_pinned() -> None:
     lock = (make.ROOT / "requirements.lock").read_text("utf-8").splitlines()
     assert {line.split("==")[0] for line in lock} >= set(make.PACKAGES)
+
+
+class Stage:
+    """Plays one tenant whose kernels last this long, by the card's clock."""
+
+    def __init__(self, took_ms: float) -> None:
+        self.took_ms = took_ms
+
+    async def play(self, tenants: list[StageTenant], shim: str) -> dict[str, Any]:
+        assert shim == "none"
+        ns = int(self.took_ms * 1e6)
+        answer = {"n": 50, "runs": [[at * 2 * ns, at * 2 * ns + ns] for at in range(9)]}
+        return {tenants[0].name: SimpleNamespace(answers=[answer])}
+
+
+async def test_rows_are_measured_with_kernels_that_take_the_time_that_they_should() -> None:
+    stage: Any = Stage(took_ms=4.6)
+    assert await bench._calibrate(stage) == round(200_000 * 5 / 4.6)
+    stage.took_ms = 0.007
+    with pytest.raises(ValueError, match=r"took 0.007 ms instead of about 5 ms"):
+        await bench._calibrate(stage)
