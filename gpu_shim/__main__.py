@@ -19,7 +19,7 @@ from extender.api import logs
 from extender.kube.errors import Misconfigured
 from gpu_shim.agent.inventory_file import InventoryError
 from gpu_shim.agent.nvml import NvmlError
-from gpu_shim.agent.options import AgentOptions
+from gpu_shim.agent.options import CONTEXT_MIB, AgentOptions
 from gpu_shim.policy.leases import LeaseSettings
 
 MS: Final = 1_000_000
@@ -125,7 +125,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--context-mib",
     type=click.IntRange(0, 4096),
-    default=512,
+    default=CONTEXT_MIB,
     help="What a process is charged for each CUDA context; corrected by the driver's figures.",
 )
 def main(

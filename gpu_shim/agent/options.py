@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from gpu_shim.agent.nri.adjust import Way
 from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Mode
+
+#: Charged for each context until the driver's figures correct it: a process of PyTorch 2.11 takes
+#: 612 MiB of an H200 with driver 580, and a bare context 518 MiB (docs/gpu-results.md).
+CONTEXT_MIB: Final = 640
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from gpu_shim.agent.options import CONTEXT_MIB
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.bench import program
@@ -21,8 +22,6 @@ from gpu_shim.protocol.pages import Library
 
 MS: Final = 1_000_000
 PLENTY_MIB: Final = 1 << 20
-#: What a program is charged for each context: the agent's own default.
-CONTEXT_MIB: Final = 512
 _PATIENCE_S: Final = 120
 
 Shim = Literal["none", "idle", "arbiter"]
