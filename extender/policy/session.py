@@ -90,8 +90,8 @@ class Session:
         self.places = Placer(
             self.sim, node_filter, topologies, snapshot.pools, beside, fragmentation
         )
-        self.shortages = Shortages(self.places)
         self.capacity_bound = CapacityBound(snapshot.nodes, node_filter)
+        self.shortages = Shortages(self.places, self.capacity_bound)
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
         self.reservations = Reservations(future, self.settings)

@@ -22,7 +22,7 @@ class CapacityBound:
 
     nodes: NodeTable
     node_filter: NodeFilter
-    _known: dict[tuple[str, Demand, int, int], tuple[Constraints, bool]] = field(
+    _known: dict[tuple[str, Demand, int, int], tuple[Constraints, int]] = field(
         default_factory=dict
     )
 
@@ -35,21 +35,25 @@ class CapacityBound:
         alone = (Shape(each.demand, each.constraints, 1) for each in shapes_of(pods))
         return all(self._allows(shape, pool) for shape in alone)
 
-    def _allows(self, shape: Shape, pool: str) -> bool:
+    def count(self, shape: Shape, pool: str) -> int:
+        """How many of the shape's pods the ready nodes of the pool hold at most, when empty."""
         # Constraints are kept beside their id, so that the id is not used again.
         key = pool, shape.demand, id(shape.constraints), shape.count
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = shape.constraints, self._holds(shape, pool)
+            known = self._known[key] = shape.constraints, self._count(shape, pool)
         return known[1]
 
-    def _holds(self, shape: Shape, pool: str) -> bool:
-        left = shape.count
+    def _allows(self, shape: Shape, pool: str) -> bool:
+        return self.count(shape, pool) == shape.count
+
+    def _count(self, shape: Shape, pool: str) -> int:
+        n_held = 0
         for ix in self.node_filter.candidates(pool, shape.constraints):
-            left -= _most_on(self.nodes, ix, shape.demand)
-            if left <= 0:
-                return True
-        return False
+            n_held += _most_on(self.nodes, ix, shape.demand)
+            if n_held >= shape.count:
+                return shape.count
+        return n_held
 
 
 def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:

@@ -15,10 +15,11 @@ from extender.api.demand import Demand, mig_slices
 from extender.api.reasons import HELP, Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
+from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.placer import Placer, fits_host
 from extender.policy.workloads.gangs import groups_of, leaves_below
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import shapes_of
+from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import PodView, TopologyRule
 
 #: Said, before the pool's name, of work that would not fit if all that runs had left.
@@ -28,7 +29,7 @@ NEVER: Final = "it will never start on the nodes of pool"
 def help_for(refused: Refused) -> str:
     """What helps the workload that is refused, in one sentence; empty where nothing is known to."""
     if NEVER in refused.detail:
-        return "Ask for less per pod, or for another node pool."
+        return "Ask for less, or for another node pool."
     return HELP.get(refused.reason, "")
 
 
@@ -71,6 +72,7 @@ class Shortages:
     """
 
     places: Placer
+    bound: CapacityBound
     hopeless: set[tuple[str, str]] = field(default_factory=set)
     _known: dict[_Key, tuple[list[_Crowd], _Cause]] = field(default_factory=dict)
 
@@ -161,6 +163,13 @@ class Shortages:
         if not needs or self._count(crowd, bare, pool) >= crowd.count:
             reason = Reason.INSUFFICIENT_NODE_RESOURCES
             needs = " with ".join(each for each in (needs, _host(demand)) if each)
+        n_ever = self.bound.count(Shape(demand, crowd.pod.constraints, crowd.count), pool)
+        if n_ever < crowd.count and self.places.pools[pool].elastic is None:
+            nodes = self._nodes(
+                pool, self.places.node_filter.candidates(pool, crowd.pod.constraints)
+            )
+            why = f"{crowd.needs(needs)}; {nodes} hold {n_ever} of them when empty"
+            return _Cause(reason, why, is_for_ever=True)
         fit = "fits" if n_in == 1 else "fit"
         return _Cause(reason, f"{crowd.needs(needs)}; only {n_in} of them {fit} at once")
 

@@ -202,4 +202,4 @@ def test_work_that_can_never_start_is_not_told_to_wait() -> None:
     never = f"team-a/a: needs 16 GPUs on one node; the largest node has 8 (n0); {NEVER} default"
     text = told(story.state.workloads()["team-a/a"], Refused(Reason.INSUFFICIENT_GPU, never))
     assert text.startswith("needs 16 GPUs on one node")
-    assert text.endswith("pool default. Ask for less per pod, or for another node pool.")
+    assert text.endswith("pool default. Ask for less, or for another node pool.")

@@ -6,8 +6,9 @@ from msgspec.structs import replace
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
+from extender.policy.placement.explain import help_for
 from extender.policy.plan import Settings
-from extender.state.model import Constraints, GroupView, PodTerm, TopologyRule
+from extender.state.model import Constraints, ElasticView, GroupView, PodTerm, TopologyRule
 from tests.support.snapshots import Cluster, demand_of
 
 SLICE = "nvidia.com/mig-1g.5gb"
@@ -101,20 +102,51 @@ def test_pod_affinity_is_the_cause_only_where_there_is_room() -> None:
 
 def test_gang_that_fits_in_parts_only_is_told_so() -> None:
     cluster = cluster_of(2, 2)
-    cluster.job("job", "a", 1, pods=5)
+    cluster.job("first", "a", 1, on="n0")
+    cluster.job("job", "a", 1, pods=4)
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_GPU
-    assert refused.detail == "ns/job: needs 1 GPU in each of 5 pods; only 4 of them fit at once"
+    assert refused.detail == "ns/job: needs 1 GPU in each of 4 pods; only 3 of them fit at once"
 
 
 def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
-    cluster = cluster_of(8, cpu=3000)
+    cluster = cluster_of(8, cpu=4000)
+    cluster.job("first", "a", 1, cpu=1000, on="n0")
     cluster.job("job", "a", 1, pods=4, cpu=1000)
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
     assert refused.detail == (
         "ns/job: needs 1 GPU with 1 CPU in each of 4 pods; only 3 of them fit at once"
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "needs", "n_held"),
+    [
+        ({"gpus": 1}, "1 GPU in each of 5 pods", 4),
+        ({"gpus": 2}, "2 GPUs on one node in each of 5 pods", 2),
+        ({"gpus": 0.75}, "0.75 of a GPU in each of 5 pods", 4),
+    ],
+)
+def test_gang_that_is_larger_than_the_empty_pool_will_never_start(
+    asked: dict[str, float], needs: str, n_held: int
+) -> None:
+    cluster = cluster_of(2, 2)
+    cluster.job("job", "a", pods=5, **asked)
+    refused = why(cluster)
+    assert refused.detail == (
+        f"ns/job: needs {needs}; the 2 ready nodes of pool default hold {n_held} of them when"
+        " empty; it will never start on the nodes of pool default"
+    )
+    assert help_for(refused) == "Ask for less, or for another node pool."
+
+
+def test_gang_that_is_larger_than_a_pool_that_grows_may_start() -> None:
+    cluster = cluster_of(2, 2)
+    elastic = ElasticView(4, 2, 81920, "", 1000, 1024, (), (), "")
+    cluster.pool("default", elastic=elastic)
+    cluster.job("job", "a", 1, pods=5)
+    assert why(cluster).detail.endswith("only 4 of them fit at once")
 
 
 def test_one_pod_of_a_gang_that_has_no_node_is_the_cause() -> None:

@@ -102,7 +102,7 @@ def test_what_can_never_start_is_said_to() -> None:
     cluster.job("huge", "a", gpus=8)
     found = told(cluster, "ns/huge")
     assert found.state == "never"
-    assert found.help == "Ask for less per pod, or for another node pool."
+    assert found.help == "Ask for less, or for another node pool."
     assert "the largest node has 4" in found.message
 
 
