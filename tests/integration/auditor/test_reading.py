@@ -12,6 +12,7 @@ from tests.support.auditor import Auditor, replay
 from tests.support.auditor.__main__ import judge
 from tests.support.auditor.etcd import HistoryLostError, Reader
 from tests.support.auditor.fixtures import store_of
+from tests.support.auditor.sight import PodSeen, see
 from tests.support.controlplane.handles import Api
 
 
@@ -40,6 +41,21 @@ async def test_what_was_recorded_gives_the_same_verdict(
     assert {str(each) for each in live.violations} == {str(each) for each in again.violations}
     revisions = [each.revision for each in replay(path) if not each.is_initial]
     assert revisions == sorted(revisions)
+
+
+async def test_an_evicted_pod_is_marked_by_one_write_and_told_to_leave_by_the_next(
+    api: Api, writer: Writer, tmp_path: Path
+) -> None:
+    """What E2 takes for an eviction. It holds for bound pods that have not started, too."""
+    path = tmp_path / "history.jsonl"
+    async with Auditor(store_of(api), record=path, needs_binds=False) as auditor:
+        await writer.run("a", "n1", 0)
+        await writer.evict("a")
+        await auditor.finish(settle_s=0)
+    pods = [each for each in replay(path) if each.kind == "Pod" and each.name == "a"]
+    seen = [see("Pod", each.value) for each in pods if not each.is_deletion]
+    told = [(each.eviction != "", each.is_leaving) for each in seen if isinstance(each, PodSeen)]
+    assert told[-3:] == [(False, False), (True, False), (True, True)]
 
 
 async def test_a_killed_and_restarted_etcd_loses_no_revision(

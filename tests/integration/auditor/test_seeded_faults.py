@@ -89,7 +89,6 @@ async def test_an_eviction_of_a_queue_within_its_quota_turns_it_red(
     await writer.reserve(await writer.gpu_node("n1"), pod, 0, 500, project="red")
     await writer.release("a", "n1")
     await writer.bind(pod, "n1", cards_text(0, 500))
-    await writer.start("a")
     await writer.evict("a")
     verdict = await auditor.finish(settle_s=20)
     assert verdict.invariants() == {"E2"}

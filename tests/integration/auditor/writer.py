@@ -16,7 +16,6 @@ GPU_NODES = "/apis/ballast.dev/v1alpha1/gpunodes"
 GATE = "ballast.dev/admission"
 CARD_MIB = 80000
 EPOCH = 7
-RUNNING = {"status": {"phase": "Running"}}
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -168,10 +167,6 @@ class Writer:
         """Write the cards annotation on its own: the fault `annotate, then bind`."""
         patch = {"metadata": {"annotations": {"ballast.dev/cards": cards}}}
         await self._send("PATCH", f"{self._pods}/{name}", patch, MERGE)
-
-    async def start(self, name: str) -> None:
-        """Report the pod as running; one that is not is deleted, not marked, when evicted."""
-        await self._send("PATCH", f"{self._pods}/{name}/status", RUNNING, MERGE)
 
     async def evict(self, name: str) -> None:
         """Ask for the pod's eviction."""

@@ -55,7 +55,10 @@ class Share(Struct, frozen=True, gc=False, order=True):
 
 
 class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
-    """A pod. `asked` None: it has no GPUs, or not ours; `cards` None: no readable annotation."""
+    """A pod. `asked` None: it has no GPUs, or not ours; `cards` None: no readable annotation.
+
+    `eviction`: by what it is marked for eviction, whether it was told to leave or not.
+    """
 
     uid: str
     namespace: str
@@ -83,6 +86,10 @@ class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def has_ended(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_evicted(self) -> bool:
+        return bool(self.eviction) and self.is_leaving
 
     @property
     def is_preemptible(self) -> bool:

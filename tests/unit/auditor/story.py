@@ -151,14 +151,22 @@ class Story:
         """The pod is gone."""
         return self.write("Pod", name, None)
 
-    def evict(self, name: str, reason: str = "") -> Self:
-        """Evict by the API, with our event when a reason is given."""
+    def mark(self, name: str) -> Self:
+        """The first write of an eviction; a killed etcd may leave it at that."""
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "EvictionByEvictionAPI",
         }
-        self.change_pod(name, status={"conditions": [condition]})
+        return self.change_pod(name, status={"conditions": [condition]})
+
+    def tell_to_leave(self, name: str) -> Self:
+        """Delete a pod with a grace period: the second write of an eviction."""
+        return self.change_pod(name, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+
+    def evict(self, name: str, reason: str = "") -> Self:
+        """Evict by the API, with our event when a reason is given."""
+        self.mark(name).tell_to_leave(name)
         return self.event(name, reason) if reason else self
 
     def event(self, name: str, reason: str) -> Self:

@@ -1,9 +1,10 @@
 """E2: which pods may be evicted.
 
-The API server marks an evicted pod that runs in the write that starts its removal (condition
-DisruptionTarget), and deletes one that has not started; so each eviction has one revision. The
-ledger and the quotas as of that revision say whether it was allowed, and the event regarding the
-pod says what it was for:
+The API server evicts a pod by two writes: the first marks it (condition DisruptionTarget), the
+second tells it to leave (deletionTimestamp). The second is the eviction; where an etcd that is
+killed lets only the first land, the pod stays, marked, and a later plan may decide otherwise. The
+ledger and the quotas as of the eviction's revision say whether it was allowed, and the event
+regarding the pod says what it was for:
 
 - `Reclaimed`: preemptible, and its project or its department was above its quota. A place that
   is held for a pod of the queue (a `nominated` row) counts as had, also one that is kept for the
@@ -16,9 +17,10 @@ pod says what it was for:
 - `GangStale`: always allowed.
 - `Unledgered`: always allowed; what claims hold beyond a row is not looked at.
 
-A marked eviction that no event explains (its controller may have been killed before it could tell)
-is judged when the audit ends: as a move if a place is kept for its successor, else as reclaim. A
-deletion that none explains came from another program or a user.
+An eviction that no event explains (its controller may have been killed before it could tell) is
+judged when the audit ends: as a move if a place is kept for its successor, else as reclaim. If
+other writes of the pod came after the mark, its deletion may be another program's or a user's, and
+only an event can tell.
 """
 
 from collections import deque
@@ -44,7 +46,7 @@ EXPLAINS = (
 class _Eviction:
     """What was true of an evicted pod at its eviction's revision.
 
-    `is_certain`: it was marked as evicted; else it was deleted, and only an event can tell.
+    `is_certain`: the mark was the write before; else only an event can tell.
     """
 
     pod: PodSeen
@@ -73,6 +75,8 @@ class Evictions(Rule):
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         self._open: dict[str, _Eviction] = {}
+        #: UIDs of pods whose last write was the mark.
+        self._just_marked: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._ended: deque[_Ended] = deque()
         self.n_evictions = 0
@@ -88,21 +92,26 @@ class Evictions(Rule):
             case _, EventSeen(uid=uid, reason=reason) if reason in EXPLAINS:
                 self._reasons[uid] = reason
                 yield from self._close(uid, reason)
-            case PodSeen(eviction=""), PodSeen() as pod if pod.eviction:
-                yield from self._open_case(world, step, pod, is_certain=True)
-            case PodSeen(eviction="", phase="" | "Pending") as pod, None:
-                yield from self._open_case(world, step, pod, is_certain=False)
+            case PodSeen(is_leaving=False), PodSeen(is_leaving=True) as pod if pod.eviction:
+                yield from self._open_case(world, step, pod)
+        self._note_mark(step)
 
     def at_rest(self, world: World) -> Iterator[Finding]:
         for uid in list(self._open):
             yield from self._close(uid, "")
 
-    def _open_case(
-        self, world: World, step: Step, pod: PodSeen, *, is_certain: bool
-    ) -> Iterator[Finding]:
+    def _note_mark(self, step: Step) -> None:
+        match step.before, step.after:
+            case PodSeen(eviction=""), PodSeen(uid=uid) as pod if pod.eviction:
+                self._just_marked.add(uid)
+            case PodSeen(uid=uid), _:
+                self._just_marked.discard(uid)
+
+    def _open_case(self, world: World, step: Step, pod: PodSeen) -> Iterator[Finding]:
         rows = [(node, row) for node, row in world.rows_of(pod.uid) if not row.keeps_for]
         if pod.asked is None or not rows:
             return
+        is_certain = pod.uid in self._just_marked
         self.n_evictions += is_certain
         is_above, standing = self._standing_of(world, step, pod, rows[0][0])
         is_kept = len(world.rows_of(pod.uid)) > len(rows)
@@ -157,14 +166,14 @@ class Evictions(Rule):
         if not isinstance(pod, PodSeen) or pod.has_ended or world.is_live(pod.uid):
             return
         gang = _gang(pod)
-        if pod.eviction and not gang:
+        if pod.is_evicted and not gang:
             return
         for node, row in world.rows_of(pod.uid):
             if row.state in HOLDING:
                 self._ended.append(
                     _Ended(
                         step.change.seen_s,
-                        gang if pod.eviction else "",
+                        gang if pod.is_evicted else "",
                         row.project,
                         world.pool_of(node),
                         row.milli,
@@ -190,7 +199,8 @@ class Evictions(Rule):
         # The place kept for a pod that ended while its eviction was under way is its successor's.
         is_moved = reason in (Reason.MOVED, Reason.NODE_EMPTIED) and not case.pod.has_ended
         if is_moved and not (case.pod.owner and case.is_kept):
-            yield Finding("E2", subject, f"{why}, but no place is kept for its successor")
+            when = f"{why} at revision {case.revision}"
+            yield Finding("E2", subject, f"{when}, but no place is kept for its successor")
 
 
 def _claims(world: World) -> Iterator[tuple[str, RowSeen]]:
@@ -206,8 +216,8 @@ def _still_counts(world: World, victim: PodSeen, row: RowSeen) -> bool:
     other = world.pods_by_uid.get(row.uid)
     if row.keeps_for:
         # Until the pod that is moved is told to leave, it counts where it still is.
-        return other is None or bool(other.eviction)
-    if other is None or not other.eviction or row.uid == victim.uid:
+        return other is None or other.is_evicted
+    if other is None or not other.is_evicted or row.uid == victim.uid:
         return True
     return _gang(other) == _gang(victim) != ""
 
