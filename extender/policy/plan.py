@@ -124,6 +124,15 @@ class Move(Struct, frozen=True, gc=False):
     note: str
 
 
+def leaves_with(each: Eviction | Move) -> str:
+    """The workload whose nominated places must all be held before the pod leaves: its beneficiary,
+    or its own workload where it leaves for no other. Empty for pods of a node that is emptied,
+    which leave together."""
+    if each.reason is Reason.NODE_EMPTIED:
+        return ""
+    return each.beneficiary or each.workload
+
+
 class HeldBack(Struct, frozen=True, gc=False):
     """A victim that some workload would get now, if no disruption budget protected it.
 

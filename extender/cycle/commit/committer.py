@@ -23,7 +23,7 @@ from extender.cycle.recovery.repair import Repairs
 from extender.cycle.rows import kept_row, row_of
 from extender.kube.errors import KubeError
 from extender.ledger.writer import Ledger, RowChange
-from extender.policy.plan import Admission, Plan
+from extender.policy.plan import Admission, Plan, leaves_with
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
@@ -174,7 +174,7 @@ class Committer:
         for move in plan.moves:
             placement, owner = move.placement, self._state.owner_of(move.placement.pod)
             if owner:
-                of = rows.setdefault(_nominated(move.beneficiary), {})
+                of = rows.setdefault(_nominated(leaves_with(move)), {})
                 row = kept_row(snapshot.workloads[move.workload], placement, owner, **made)
                 of.setdefault(placement.node, []).append(row)
         changes = [RowChange(key, rows=of) for key, of in rows.items() if of]

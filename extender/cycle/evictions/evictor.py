@@ -28,7 +28,7 @@ from extender.cycle.evictions.protection import Protection
 from extender.cycle.pods.writer import Outcome, PodWriter
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
-from extender.policy.plan import Eviction, Move, Plan
+from extender.policy.plan import Eviction, Move, Plan, leaves_with
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.queues.tree import held_pool
 from extender.policy.workloads.budget_deadlines import Deadlines
@@ -111,16 +111,12 @@ class Evictor:
         cases: dict[tuple[str, str], list[Eviction]] = {}
         evictions = [*plan.evictions, *map(_as_eviction, plan.moves)]
         for eviction in evictions:
-            # A pod that leaves for no beneficiary leaves with its own workload, or with all others
-            # of a node that is emptied.
-            is_alone = not eviction.beneficiary and eviction.reason is not Reason.NODE_EMPTIED
-            own = eviction.workload if is_alone else ""
-            cases.setdefault((eviction.beneficiary, own), []).append(eviction)
+            of = (eviction.beneficiary, leaves_with(eviction))
+            cases.setdefault(of, []).append(eviction)
         case_by_uid: dict[str, EvictionGroup] = {}
-        for (beneficiary, own), listed in cases.items():
-            lacks_place = beneficiary in without_place and not own
-            if lacks_place or not self._are_as_planned(listed):
-                log.info("evictions put off", workload=beneficiary, victims=len(listed))
+        for (_, leaving_with), listed in cases.items():
+            if leaving_with in without_place or not self._are_as_planned(listed):
+                log.info("evictions put off", workload=leaving_with, victims=len(listed))
                 continue
             case = case_of(plan, snapshot, listed)
             case_by_uid.update((eviction.pod.uid, case) for eviction in listed)

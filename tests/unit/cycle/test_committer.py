@@ -13,7 +13,7 @@ from extender.cycle.pods.releaser import Releaser
 from extender.cycle.rows import row_of
 from extender.kube.errors import KubeError, Unavailable
 from extender.ledger.writer import CommitOutcome, Ledger, RowChange
-from extender.policy.plan import Admission, Placement, Plan
+from extender.policy.plan import Admission, Move, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from tests.support.builders import gpu_node, node, pod, project, whole
@@ -132,6 +132,30 @@ async def test_work_on_free_places_is_released_before_rows_of_work_that_waits_fo
     await desk.committer.carry_out(plan, snapshot, EPOCH)
     assert [sorted(each.rows) for each in desk.written] == [["n3"], ["n1"], ["n2"]]
     assert desk.released_at_writes == [0, 1]
+
+
+async def test_places_of_a_gang_that_moves_for_no_other_are_one_change_with_its_new_ones() -> None:
+    """A stale gang that fits elsewhere as a whole: one pod moves, and one starts."""
+    desk = Desk()
+    runs = pod("r").needs(1000).gang("h", 2).bound("n1").build()
+    waits = pod("w").needs(1000).gang("h", 2).build()
+    for each in (runs, waits):
+        desk.state.apply(Upserted(each))
+    snapshot = desk.state.snapshot(1_000)
+    gang = snapshot.workloads["team-a/h"]
+    of = {each.name: each for each in gang.pods}
+    seat = Placement(of["w"], "n2", tuple(whole(0)))
+    place = Placement(of["r"], "n2", tuple(whole(1)))
+    plan = Plan(
+        admissions=[Admission(gang, (seat,), "nominated")],
+        moves=[Move(place, gang.key, Reason.MOVED, "", "")],
+    )
+    await desk.committer.carry_out(plan, snapshot, EPOCH)
+    (change,) = desk.written
+    assert sorted(each.name for each in change.rows["n2"]) == ["r", "w"]
+    desk.is_refused = True
+    await desk.committer.carry_out(plan, snapshot, EPOCH)
+    assert desk.evictor.start.call_args.args[2] == {gang.key}
 
 
 def workload_of(**fields: Any) -> WorkloadView:

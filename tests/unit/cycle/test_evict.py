@@ -365,3 +365,13 @@ async def test_a_stale_gang_leaves_where_places_of_a_node_that_is_emptied_were_r
     stage.evictor.start(plan, snapshot, {""})
     await asyncio.sleep(5)
     assert stage.api.asked == ["v1"]
+
+
+async def test_a_stale_gang_does_not_move_where_its_places_were_refused() -> None:
+    stage = Stage(2, ApiServer(), gang="g")
+    snapshot, plan = _emptied(stage)
+    plan.moves = [structs.replace(each, reason=Reason.MOVED) for each in plan.moves]
+    stage.evictor.start(plan, snapshot, {"team-a/g"})
+    await asyncio.sleep(5)
+    assert stage.api.asked == []
+    assert not any(map(stage.is_leaving, stage.victims))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from extender.policy.plan import leaves_with
 from extender.scenario.load import case_of
 from extender.scenario.outcome import Outcome
 from extender.scenario.run import run_cycle
@@ -72,6 +73,35 @@ def test_a_victim_that_has_another_place_in_the_end_moves_there() -> None:
     assert outcome.after["small/t"].is_moved
     assert outcome.after["small/t"].node == "n1"
     assert [move.beneficiary for move in outcome.plan.moves] == ["default/first"]
+
+
+def test_a_stale_gang_that_fits_elsewhere_as_a_whole_moves_there_for_no_other_workload() -> None:
+    tasks = [
+        {"name": "t0", "gpu": 1, "state": "running", "node": "n0"},
+        {"name": "t1", "gpu": 1},
+    ]
+    given = entry(
+        topologies=[{"name": "t", "levels": [{"label": "rack"}]}],
+        nodes=[{"name": f"n{at}", "gpus": 2, "labels": {"rack": f"r{at}"}} for at in range(2)],
+        queues=[{"name": "a", "gpu": {"quota": 4}}],
+        jobs=[
+            one("other", "a", "n0", priority=125),
+            {
+                "name": "gang",
+                "queue": "a",
+                "runningFor": 500,
+                "stale": {"for": 100, "grace": 60},
+                "group": {"min": 2, "topology": {"name": "t", "required": "rack"}},
+                "tasks": tasks,
+            },
+        ],
+    )
+    outcome = first_cycle(given)
+    assert outcome.after["gang/t0"].is_moved
+    assert outcome.after["gang/t0"].node == outcome.after["gang/t1"].node == "n1"
+    assert [(each.beneficiary, leaves_with(each)) for each in outcome.plan.moves] == [
+        ("", "default/gang")
+    ]
 
 
 def test_a_pod_that_would_be_evicted_in_the_next_cycle_does_not_start() -> None:
