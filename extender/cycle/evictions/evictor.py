@@ -3,7 +3,8 @@
 From the moment a victim is queued the model has it as terminating, so no later plan counts on it or
 takes it again; the rows that the plan wrote before hold the places that it leaves. Right before
 each eviction its beneficiary must still wait for the places that the plan nominated. If it does
-not, the eviction is dropped, the victim stays, and the next cycle gives up what was promised.
+not, the eviction is dropped, the victim stays, and the next cycle gives up what was promised. A
+victim whose eviction had no answer counts as terminating until a live read tells.
 
 Evictions start in the plan's order, many at a time. Only the last workload that a project gives in
 one plan waits for those before it: it may take the project below its share, and the others are then
@@ -191,6 +192,8 @@ class Evictor:
             if self._state.pod(turn.eviction.pod.uid) is None:
                 return True  # it has ended meanwhile: an eviction would delete it, logs and all
             outcome = await self._end(turn)
+        if outcome == "unknown":
+            outcome = await self._writer.settle(turn.eviction.pod)
         if outcome == "refused":
             self._refuse(turn.eviction, case)
         if outcome not in ("done", "gone"):

@@ -26,8 +26,17 @@ from extender.cycle.pods.release import (
     revoke_patch,
     ungate_patch,
 )
+from extender.kube.backoff import Backoff
 from extender.kube.client import Client, Evicted, EvictionRefused
-from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading, RequestRefused
+from extender.kube.errors import (
+    Conflict,
+    KubeError,
+    NotFound,
+    NotLeading,
+    RequestRefused,
+    Throttled,
+    Unavailable,
+)
 from extender.kube.resources import PODS
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
@@ -37,7 +46,11 @@ from extender.state.refusals import Refusals
 #: Revocations under way at once.
 WRITES_AT_ONCE: Final = 32
 
-Outcome = Literal["done", "stale", "gone", "refused", "failed"]
+#: Between two looks at a pod whose eviction had no answer, at most.
+_LOOK_AGAIN_S: Final = 2.0
+
+#: `unknown`: no answer came, so the eviction may have taken place.
+Outcome = Literal["done", "stale", "gone", "refused", "failed", "unknown"]
 
 log = structlog.get_logger(__name__)
 
@@ -141,7 +154,7 @@ class PodWriter:
             raise
         except KubeError as error:
             log.warning("eviction failed", pod=f"{namespace}/{name}", error=str(error))
-            return "failed"
+            return _without_answer(error)
         if isinstance(answer, EvictionRefused):
             return "refused"
         return "done" if isinstance(answer, Evicted) else "gone"
@@ -151,8 +164,8 @@ class PodWriter:
     ) -> Outcome:
         """Delete the pod whatever budgets say; its owner sees a disruption, and no failure.
 
-        As kube-scheduler's preemption does, the pod first gets the condition DisruptionTarget, with
-        the message `why`. An eviction writes it for a pod that runs only.
+        As in an eviction, the pod first gets the condition DisruptionTarget, here with the message
+        `why`.
         """
         condition = {
             "type": "DisruptionTarget",
@@ -175,8 +188,30 @@ class PodWriter:
             return "gone"
         except KubeError as error:
             log.warning("pod not deleted", pod=f"{pod.namespace}/{pod.name}", error=str(error))
-            return "failed"
+            return _without_answer(error)
         return "done"
+
+    async def settle(self, pod: PodView) -> Outcome:
+        """What became of the pod whose eviction is `unknown`: `done`, `gone`, or `failed` if it
+        stays. Asks until the API server answers."""
+        backoff = Backoff(cap_s=_LOOK_AGAIN_S)
+        while True:
+            try:
+                now = await self._client.get(PODS, pod.name, pod.namespace)
+            except NotFound:
+                break
+            except (Throttled, Unavailable):
+                await asyncio.sleep(backoff.next_s())
+                continue
+            except KubeError as error:
+                log.warning("pod not read", pod=pod.key, error=str(error))
+                return "failed"
+            if now.metadata.uid != pod.uid:
+                break
+            self._state.apply(Upserted(now))
+            return "done" if now.metadata.deletion_timestamp else "failed"
+        self._state.apply(Removed(Pod, pod.uid, pod.namespace, pod.name))
+        return "gone"
 
     async def is_absent(self, namespace: str, name: str, uid: str) -> bool:
         """Whether a live read finds no pod of this UID that holds anything; no where it fails."""
@@ -214,3 +249,8 @@ class PodWriter:
             return "failed"
         self._state.apply(Upserted(after))
         return "done"
+
+
+def _without_answer(error: KubeError) -> Outcome:
+    """The outcome of an eviction that raised this."""
+    return "unknown" if isinstance(error, Unavailable) else "failed"

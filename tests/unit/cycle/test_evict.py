@@ -17,12 +17,13 @@ from extender.cycle.evictions.evictor import AT_ONCE, Evictor
 from extender.cycle.evictions.protection import FIRST_S
 from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused, Gone
+from extender.kube.errors import NotFound, Unavailable
 from extender.policy.plan import Admission, Eviction, HeldBack, Move, Placement, Plan
 from extender.policy.preemption.lost_work import RESTART_S
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 from extender.usage.meter import UsageMeter
-from tests.support.builders import gpu_node, pod, project, row, whole
+from tests.support.builders import gpu_node, kept_row, pod, project, row, whole
 
 pytestmark = pytest.mark.looptime
 
@@ -36,6 +37,10 @@ class ApiServer:
     gone: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    #: Pods as they are once the API server answers again, after `away_s`; it answers nothing for
+    #: their evictions before.
+    left: dict[str, Pod | None] = field(default_factory=dict)
+    away_s: float = 30.0
     under_way: int = 0
     most_under_way: int = 0
 
@@ -45,9 +50,18 @@ class ApiServer:
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(self.takes_s)
         self.under_way -= 1
+        if name in self.left:
+            raise Unavailable("no answer")
         if name in self.gone:
             return Gone()
         return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
+
+    async def get(self, _: object, name: str, _namespace: str) -> Pod:
+        if asyncio.get_running_loop().time() < self.away_s:
+            raise Unavailable("etcd is away")
+        if (found := self.left[name]) is None:
+            raise NotFound(name)
+        return found
 
     async def strategic_patch(self, *_: object) -> None:
         pass
@@ -375,3 +389,34 @@ async def test_a_stale_gang_does_not_move_where_its_places_were_refused() -> Non
     await asyncio.sleep(5)
     assert stage.api.asked == []
     assert not any(map(stage.is_leaving, stage.victims))
+
+
+async def test_a_pod_leaves_until_the_api_server_says_what_became_of_its_eviction() -> None:
+    """It counts as leaving, and is told why it leaves once that is certain."""
+    stage = Stage(3, ApiServer())
+    _, stayed, _ = stage.victims
+    leaving = pod("v0").needs(1000).bound("n1").terminating().build()
+    stage.api.left = {"v0": leaving, "v1": stayed, "v2": None}
+    stage.start()
+    await asyncio.sleep(stage.api.away_s - 1)
+    assert all(map(stage.is_leaving, stage.victims))
+    assert stage.events.about == []
+    await asyncio.sleep(20)
+    assert [stage.is_leaving(each) for each in stage.victims[:2]] == [True, False]
+    assert stage.state.pod(stage.victims[2].metadata.uid) is None
+    assert set(stage.events.about) & {"v0", "v1", "v2"} == {"v0"}
+    stage.state.validate_state()
+
+
+async def test_a_place_is_kept_until_it_is_known_what_became_of_the_eviction() -> None:
+    stage = Stage(1, ApiServer())
+    (victim,) = stage.victims
+    stage.api.left = {"v0": victim}
+    stage.state.apply(Upserted(gpu_node("n2", 1).holds(kept_row(victim, whole(0))).build()))
+    snapshot, plan = _emptied(stage)
+    stage.evictor.start(plan, snapshot, set())
+    await asyncio.sleep(stage.api.away_s - 1)
+    assert [each.node for each in stage.state.kept_places()] == ["n2"]
+    assert stage.state.rows_to_free() == []
+    await asyncio.sleep(20)
+    assert [each.node for each in stage.state.rows_to_free()] == ["n2"]
