@@ -29,14 +29,23 @@ class _Success(Struct, frozen=True, gc=False):
     is_controlled: bool
 
 
+#: Pods that count alike: their sub-group and, once they are gone from the API, their makers.
+_Sort = tuple[str, frozenset[str] | None]
+
+
 class Finished:
-    """Pods that have succeeded, by UID and by the key of their group."""
+    """Pods that have succeeded, by UID, and how many of each sort by the key of their group.
+
+    A group may have tens of thousands of them, and it is looked at anew whenever one comes or goes.
+    """
 
     def __init__(self) -> None:
         self._pods: dict[str, _Success] = {}
-        self._of: dict[str, set[str]] = {}
         self._named: dict[str, str] = {}
         self._removed: dict[str, None] = {}
+        self._n_of: dict[str, Counter[_Sort]] = {}
+        #: Of those that are gone, the UIDs that have no controller, by the key of their group.
+        self._bare: dict[str, set[str]] = {}
 
     def add(self, facts: PodFacts, peers: Iterable[PodFacts]) -> str:
         """Count a pod of a group that has succeeded while `peers` lived; returns the key."""
@@ -46,16 +55,20 @@ class Finished:
         makers = frozenset((facts.owner, *(peer.owner for peer in peers)))
         success = _Success(key, name, facts.sub_group, makers, facts.is_controlled)
         self._pods[facts.uid] = success
-        self._of.setdefault(key, set()).add(facts.uid)
+        self._count(success, 1, is_removed=False)
         self._named[name] = facts.uid
         return key
 
     def remove(self, uid: str) -> str:
         """The pod is gone from the API; returns the key of the group it counts for, or ""."""
         success = self._pods.get(uid)
-        if success is None:
+        if success is None or uid in self._removed:
             return ""
+        self._count(success, -1, is_removed=False)
+        self._count(success, 1, is_removed=True)
         self._removed[uid] = None
+        if not success.is_controlled:
+            self._bare.setdefault(success.key, set()).add(uid)
         if len(self._removed) > _MAX_REMOVED:
             self._forget(next(iter(self._removed)))
         return success.key
@@ -67,31 +80,39 @@ class Finished:
 
     def close(self, key: str) -> None:
         """No pod of the group lives: what is gone and has no owner never comes back to it."""
-        for uid in tuple(self._of.get(key, ())):
-            if uid in self._removed and not self._pods[uid].is_controlled:
-                self._forget(uid)
+        for uid in tuple(self._bare.get(key, ())):
+            self._forget(uid)
 
     def count(self, key: str, live: Collection[PodFacts]) -> Counter[str]:
         """How many pods of each sub-group count as succeeded beside those that live."""
         found: Counter[str] = Counter()
-        uids = self._of.get(key)
-        if uids:
-            makers = {facts.owner for facts in live}
-            for uid in uids:
-                success = self._pods[uid]
-                if uid not in self._removed or not makers.isdisjoint(success.makers):
-                    found[success.sub_group] += 1
+        if sorts := self._n_of.get(key):
+            owners = {facts.owner for facts in live}
+            for (sub_group, makers), n_pods in sorts.items():
+                if makers is None or not owners.isdisjoint(makers):
+                    found[sub_group] += n_pods
         return found
 
     def _forget(self, uid: str) -> str:
         """Count the pod no longer; returns the key of its group, or ""."""
         success = self._pods.pop(uid, None)
-        self._removed.pop(uid, None)
         if success is None:
             return ""
+        self._count(success, -1, is_removed=uid in self._removed)
+        self._removed.pop(uid, None)
         if self._named.get(success.name) == uid:
             del self._named[success.name]
-        self._of[success.key].discard(uid)
-        if not self._of[success.key]:
-            del self._of[success.key]
+        if bare := self._bare.get(success.key):
+            bare.discard(uid)
+            if not bare:
+                del self._bare[success.key]
         return success.key
+
+    def _count(self, success: _Success, change: int, *, is_removed: bool) -> None:
+        sorts = self._n_of.setdefault(success.key, Counter())
+        sort = success.sub_group, success.makers if is_removed else None
+        sorts[sort] += change
+        if not sorts[sort]:
+            del sorts[sort]
+        if not sorts:
+            del self._n_of[success.key]

@@ -1,6 +1,8 @@
 """What is left of a gang's minimum when pods have succeeded, and which stated minimum counts."""
 
+import sys
 from collections import Counter
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from extender.policy.workloads.gangs import next_chunks
 from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, WorkloadView
 from extender.state.trees import without_succeeded
+from extender.state.workloads import finished
 from tests.support.builders import PodBuilder, pod, pod_group, project
 
 
@@ -133,6 +136,35 @@ def test_pods_without_gpus_are_not_counted() -> None:
 def test_what_lives_needs_at_least_one() -> None:
     done = [ended(name).build() for name in "abcde"]
     assert view_of(state_of(*done, member("again").build())).min_member == 1
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["beside a pod that lives", "alone"])
+def test_what_a_success_costs_does_not_grow_with_those_before(lives: bool) -> None:
+    def lines_run(n_before: int) -> int:
+        """Lines of the module that run when one more pod succeeds, is deleted, and all is read."""
+        state = state_of(*[member("lives").build()] * lives)
+        for at in range(n_before):
+            state.apply(Upserted(ended(f"before-{at}").build()))
+            if at % 2:
+                state.apply(gone(f"before-{at}"))
+        state.snapshot(0)
+        n_lines = 0
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal n_lines
+            n_lines += event == "line"
+            return trace if frame.f_code.co_filename == finished.__file__ else None
+
+        sys.settrace(trace)
+        try:
+            state.apply(Upserted(ended("one").build()))
+            state.apply(gone("one"))
+            state.snapshot(0)
+        finally:
+            sys.settrace(None)
+        return n_lines
+
+    assert 0 < lines_run(100) == lines_run(10)
 
 
 # -- trees -----------------------------------------------------------------------------------
