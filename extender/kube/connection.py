@@ -1,13 +1,15 @@
 """Address, TLS and credentials of one API server, as kubeconfig or the pod's service account say.
 
 `kubernetes_asyncio` reads the configuration (contexts, exec plugins, OIDC, token files); its
-transport, watch and models are not used. Credentials are read again when the server says 401.
+transport, watch and models are not used. Credentials are read again when the server says 401, and
+the CA's file when the server's certificate is not trusted.
 """
 
 import asyncio
 import os
 import socket
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -70,6 +72,7 @@ class Connection:
         self._source = source
         self._configuration = configuration
         self._session = _open_session(configuration, source)
+        self._ca = _read_ca(configuration)
         self._retired: list[aiohttp.ClientSession] = []
         self._renewing = asyncio.Lock()
         self._renewed_at = 0.0
@@ -126,10 +129,22 @@ class Connection:
                 fresh = await _read_configuration(self._source)
             except Misconfigured as error:
                 raise Unauthorized(f"credentials are refused, and {error.message}") from error
-            session = _open_session(fresh, self._source)
-            # Requests under way finish on the pool that they started on.
-            self._retired.append(self._session)
-            self._configuration, self._session = fresh, session
+            self._replace_session(fresh)
+
+    def renew_trust(self) -> None:
+        """Trusts the CA that its file has now, if that is another: a cluster's CA may be rotated,
+        and kubelet then writes the new one into the file of each pod."""
+        if _read_ca(self._configuration) != self._ca:
+            # A file that is half written is read again after the next failure.
+            with suppress(Misconfigured):
+                self._replace_session(self._configuration)
+
+    def _replace_session(self, configuration: Any) -> None:
+        ca = _read_ca(configuration)
+        session = _open_session(configuration, self._source)
+        # Requests under way finish on the pool that they started on.
+        self._retired.append(self._session)
+        self._configuration, self._session, self._ca = configuration, session, ca
 
     async def close(self) -> None:
         """Closes every connection; requests under way fail."""
@@ -265,6 +280,14 @@ def _proxy_for(url: str) -> str | None:
     if proxy_bypass(parts.hostname or ""):
         return None
     return getproxies().get(parts.scheme)
+
+
+def _read_ca(configuration: Any) -> bytes:
+    """What the file of the CA has; empty where none is named or it cannot be read."""
+    try:
+        return Path(configuration.ssl_ca_cert or "").read_bytes()
+    except OSError:
+        return b""
 
 
 def _tls_context(configuration: Any) -> ssl.SSLContext:

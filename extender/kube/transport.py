@@ -159,6 +159,7 @@ class Transport:
             await self._connection.renew(generation)
             raise
         except _BROKEN as error:
+            self._note_broken(error)
             raise Unavailable(f"{call}: {_said(error)}", status=code) from error
         finally:
             _REQUESTS.labels("WATCH", call.about, code).inc()
@@ -204,6 +205,7 @@ class Transport:
                     body = await self._read(response, call)
                     code = response.status
             except _BROKEN as error:
+                self._note_broken(error)
                 raise Unavailable(f"{call}: {_said(error)}") from error
             finally:
                 _REQUESTS.labels(call.method, call.about, code).inc()
@@ -213,6 +215,10 @@ class Transport:
             reach("after", call.method, call.about)
         self._budget.earn()
         return body
+
+    def _note_broken(self, error: BaseException) -> None:
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            self._connection.renew_trust()
 
     async def _read(self, response: aiohttp.ClientResponse, call: Call) -> bytes:
         """The body; raises TooLarge. Only `MAX_LARGE_BODIES` large ones are read at a time."""

@@ -1,0 +1,83 @@
+"""A program goes on when the CA of its cluster is rotated, as kubelet writes it into its files."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from extender.kube.client import Client
+from extender.kube.errors import Unavailable
+from tests.support.controlplane.certificates import Authority
+
+PATH = "/api/v1/nodes"
+
+
+@asynccontextmanager
+async def serving(authority: Authority, folder: Path, port: int = 0) -> AsyncIterator[int]:
+    """An API server whose certificate this CA signed; yields its port."""
+    pair = authority.serving(["localhost"], ["127.0.0.1"])
+    file = folder / "server.pem"
+    file.write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    app = web.Application()
+    app.router.add_get(PATH, _answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _answer(_request: web.Request) -> web.Response:
+    return web.Response(text="{}")
+
+
+def kubeconfig(folder: Path, port: int, ca: Path) -> str:
+    """A file that leads to this port, where the CA in the file `ca` is trusted."""
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(ca)}
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+async def test_a_ca_that_is_rotated_is_read_again(tmp_path: Path) -> None:
+    old, new = Authority(), Authority()
+    trusted = tmp_path / "trusted.crt"
+    trusted.write_bytes(old.certificate)
+    async with serving(old, tmp_path) as port:
+        client = await Client.connect(kubeconfig(tmp_path, port, trusted))
+        assert await client.get_raw(PATH) == b"{}"
+    async with client, serving(new, tmp_path, port):
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.get_raw(PATH)
+        trusted.write_bytes(old.certificate + new.certificate)
+        assert await client.get_raw(PATH) == b"{}"
+
+
+async def test_a_ca_file_that_is_half_written_is_read_again_when_it_is_whole(
+    tmp_path: Path,
+) -> None:
+    old, new = Authority(), Authority()
+    trusted = tmp_path / "trusted.crt"
+    trusted.write_bytes(old.certificate)
+    async with serving(new, tmp_path) as port:
+        client = await Client.connect(kubeconfig(tmp_path, port, trusted))
+        async with client:
+            trusted.write_bytes(new.certificate[:99])
+            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+                await client.get_raw(PATH)
+            trusted.write_bytes(new.certificate)
+            assert await client.get_raw(PATH) == b"{}"
