@@ -4,10 +4,11 @@ its caller doesn't trust yet. Pure: a chain and the time in, the next chain out.
 1. At two thirds of a leaf's life the next CA and leaf are made. Callers are given both CAs.
 2. Once callers have had the new CA for a while, the new leaf is served. Its CA stays beside the old
    one, since replicas change their leaf one after the other.
-3. The oldest CA falls out of the bundle when the next renewal begins.
+3. An hour later the old CA is trusted no more.
 
 The chain lives in one Secret that replicas write with its resourceVersion: the second replica to
-write reads what the first one made.
+write reads what the first one made. If the Secret is deleted, the same steps are taken from the
+leaf that is being served.
 """
 
 import base64
@@ -21,6 +22,8 @@ from webhooks.certs import CA_FILE, CERTIFICATE_FILE, KEY_FILE, Bundle
 
 _CURRENT_CA: Final = "current-ca.crt"
 _PREVIOUS_CA: Final = "previous-ca.crt"
+#: How long the CA of the leaf before is trusted; every replica has changed its leaf by then.
+_PREVIOUS_KEPT: Final = timedelta(hours=1)
 _NEXT: Final = ("next-ca.crt", "next-tls.crt", "next-tls.key")
 
 
@@ -51,22 +54,31 @@ class Chain:
         return self.current.ca + other
 
 
-def advance(chain: Chain | None, now: datetime, schedule: Schedule, *, is_published: bool) -> Chain:
+def begin(served: Bundle | None, now: datetime, schedule: Schedule) -> Chain:
+    """The chain where none is stored; `served` is the leaf that replicas serve all the same."""
+    made = certs.make(now=now, lifetime=schedule.lifetime)
+    if served is None or not served.is_valid(now):
+        return Chain(made)
+    return Chain(served, next=made)
+
+
+def advance(chain: Chain, now: datetime, schedule: Schedule, *, is_published: bool) -> Chain:
     """The chain as it has to be at the wall-clock time `now`; the same one while nothing is due.
 
     `is_published` says whether callers have been given the CAs of `chain`.
     """
-    if chain is None:
-        return Chain(certs.make(now=now, lifetime=schedule.lifetime))
     following = chain.next
     if not chain.current.is_valid(now):
         # Too late for steps: the clock jumped, or no replica ran for long.
         usable = following if following and following.is_valid(now) else None
         return Chain(usable or certs.make(now=now, lifetime=schedule.lifetime))
     if following is None:
-        if now < chain.current.renew_at:
-            return chain
-        return replace(chain, next=certs.make(now=now, lifetime=schedule.lifetime))
+        if now >= chain.current.renew_at:
+            return replace(chain, next=certs.make(now=now, lifetime=schedule.lifetime))
+        served_at = chain.current.made_at + schedule.overlap
+        if chain.previous_ca and now >= served_at + _PREVIOUS_KEPT:
+            return replace(chain, previous_ca=b"")
+        return chain
     if is_published and now >= following.made_at + schedule.overlap:
         return Chain(current=following, previous_ca=chain.current.ca)
     return chain

@@ -129,9 +129,12 @@ class Rotator:
             found = await self.client.get(SECRETS, self.secret, self.namespace)
         except NotFound:
             found = None
-        before = rotation.from_data(found.data) if found else None
-        is_published = before is not None and await self._publish(before)
-        chain = rotation.advance(before, self.now(), self.schedule, is_published=is_published)
+        before, now = rotation.from_data(found.data) if found else None, self.now()
+        if before is None:
+            chain = rotation.begin(self._current, now, self.schedule)
+        else:
+            is_published = await self._publish(before)
+            chain = rotation.advance(before, now, self.schedule, is_published=is_published)
         if chain != before:
             await self._store(chain, found)
             await self._publish(chain)

@@ -1,4 +1,5 @@
-"""Certificates renewed again and again under load, by two replicas, without a failed call.
+"""Certificates renewed again and again under load, by two replicas, without a failed call, also
+where their Secret is deleted.
 
 BALLAST_ROTATIONS says how many renewals are waited for; 100 take about five minutes.
 """
@@ -38,9 +39,15 @@ class Replicas:
     programs: list[Program]
 
     def leaf(self) -> bytes:
-        """The leaf in the Secret."""
-        found = self.api.control_plane.admin.get(SECRET)
-        return base64.b64decode(found["data"]["tls.crt"])
+        """The leaf in the Secret; empty while there is none."""
+        admin = self.api.control_plane.admin
+        if not admin.has(SECRET):
+            return b""
+        return base64.b64decode(admin.get(SECRET)["data"]["tls.crt"])
+
+    def delete_leaf(self) -> None:
+        """Delete the Secret."""
+        self.api.control_plane.admin.delete(SECRET)
 
     def create(self, name: str) -> dict[str, Any]:
         """What the API server would make of a pod that shares a GPU."""
@@ -113,15 +120,18 @@ def _is_called(replicas: Replicas) -> bool:
         return False
 
 
-def test_no_call_fails_while_certificates_are_renewed(replicas: Replicas) -> None:
-    seen = {replicas.leaf()}
+def test_no_call_fails_while_certificates_are_renewed_and_deleted(replicas: Replicas) -> None:
+    seen = {b"", replicas.leaf()}
     n_calls = 0
     deadline = time.monotonic() + 30 + 6 * N_ROTATIONS
-    while len(seen) <= N_ROTATIONS:
-        assert time.monotonic() < deadline, f"{len(seen) - 1} of {N_ROTATIONS} renewals"
+    while len(seen) - 2 < N_ROTATIONS:
+        assert time.monotonic() < deadline, f"{len(seen) - 2} of {N_ROTATIONS} renewals"
         made = replicas.create(f"pod-{n_calls}")
         assert made["spec"]["schedulingGates"] == [{"name": "ballast.dev/admission"}]
         n_calls += 1
         if n_calls % 5 == 0:
+            n_seen = len(seen)
             seen.add(replicas.leaf())
+            if len(seen) > n_seen and n_seen % 2:
+                replicas.delete_leaf()
     assert n_calls > 10 * N_ROTATIONS

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhooks import certs, rotation
-from webhooks.rotation import Chain, Schedule, advance
+from webhooks.rotation import Chain, Schedule, advance, begin
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DAYS = Schedule(lifetime=timedelta(days=90), overlap=timedelta(minutes=2))
@@ -19,7 +19,7 @@ def after(**passed: float) -> datetime:
 
 @pytest.fixture(scope="module")
 def fresh() -> Chain:
-    return advance(None, NOW, DAYS, is_published=False)
+    return begin(None, NOW, DAYS)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,36 @@ def test_next_leaf_is_served_after_the_overlap_and_the_old_ca_stays(renewing: Ch
     assert served.trusted == served.current.ca + renewing.current.ca
 
 
+def test_old_ca_is_trusted_for_an_hour_more(renewing: Chain) -> None:
+    served = advance(renewing, after(days=60, minutes=2), DAYS, is_published=True)
+    assert advance(served, after(days=60, minutes=61), DAYS, is_published=True) is served
+    left = advance(served, after(days=60, minutes=62), DAYS, is_published=True)
+    assert left == Chain(served.current)
+
+
 def test_old_ca_falls_out_when_the_renewal_after_begins(renewing: Chain) -> None:
     served = advance(renewing, after(days=61), DAYS, is_published=True)
     again = advance(served, after(days=121), DAYS, is_published=True)
     assert renewing.current.ca not in again.trusted
+
+
+def test_a_secret_that_is_deleted_is_replaced_in_steps_from_the_leaf_that_is_served(
+    fresh: Chain,
+) -> None:
+    begun = begin(fresh.current, after(days=1), DAYS)
+    assert begun.next is not None
+    assert (begun.current, begun.trusted) == (fresh.current, fresh.current.ca + begun.next.ca)
+    assert advance(begun, after(days=1, seconds=119), DAYS, is_published=True) is begun
+    replaced = advance(begun, after(days=1, minutes=2), DAYS, is_published=True)
+    assert replaced == Chain(begun.next, fresh.current.ca)
+
+
+def test_a_secret_that_is_deleted_after_its_leaf_has_expired_is_replaced_at_once(
+    fresh: Chain,
+) -> None:
+    begun = begin(fresh.current, after(days=91), DAYS)
+    assert begun.current.is_valid(after(days=91))
+    assert begun.trusted == begun.current.ca
 
 
 def test_expired_leaf_is_replaced_without_steps(fresh: Chain, renewing: Chain) -> None:
@@ -97,7 +123,7 @@ def test_secret_without_a_whole_chain_is_made_anew(fresh: Chain, broken: dict[st
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12))
 def test_whatever_is_served_was_trusted_a_step_before(days: list[int]) -> None:
     """Callers that have the bundle of any earlier step trust the leaf, unless it had expired."""
-    now, chain, known = NOW, advance(None, NOW, DAYS, is_published=False), b""
+    now, chain, known = NOW, begin(None, NOW, DAYS), b""
     for passed in days:
         known, before = chain.trusted, chain.current
         now += timedelta(days=passed)
