@@ -5,15 +5,22 @@ user's name comes in a header of the request.
 https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/
 """
 
+import asyncio
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, NoReturn
 
 import msgspec
+import structlog
 
 from extender.kube.client import Client
-from extender.kube.errors import Misconfigured
+from extender.kube.errors import KubeError, Misconfigured
 
+#: A rotation lasts longer: API servers go on with certificates of both CAs for a while.
+POLL_S: Final = 60.0
 _CONFIG: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+
+_log = structlog.get_logger(__name__)
 
 
 class _ConfigMap(msgspec.Struct):
@@ -42,3 +49,20 @@ async def read_front_proxy(client: Client) -> FrontProxy:
         config.data.get("requestheader-allowed-names", "[]"), type=list[str]
     )
     return FrontProxy(ca, frozenset(names))
+
+
+async def follow_ca(client: Client, file: Path, poll_s: float = POLL_S) -> NoReturn:
+    """Keeps the CA in the file what the cluster says: it may be rotated while this program runs."""
+    while True:
+        await asyncio.sleep(poll_s)
+        try:
+            proxy = await read_front_proxy(client)
+        except KubeError as error:
+            _log.warning("kept the CA of the API servers", error=str(error))
+            continue
+        _write(file, proxy.ca)
+
+
+def _write(file: Path, ca: str) -> None:
+    if ca != file.read_text(encoding="utf-8"):
+        file.write_text(ca, encoding="utf-8")

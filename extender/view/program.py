@@ -34,7 +34,7 @@ from extender.state.model import WorkloadView
 from extender.state.workloads.imagined import Wanted
 from extender.view.answers import AsOf
 from extender.view.forecaster import Forecaster
-from extender.view.front_proxy import read_front_proxy
+from extender.view.front_proxy import follow_ca, read_front_proxy
 from extender.view.line import as_time
 from extender.view.picture import Picture
 from extender.view.registration import register, write_certificate
@@ -215,6 +215,7 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             await register(client, trusted)
             _log.info("answering", nodes=len(view.state.gpu_nodes))
             tasks.create_task(listener.run())
+            tasks.create_task(follow_ca(client, ca))
             tasks.create_task(view.run())
             tasks.create_task(view.read_claims())
             tasks.create_task(forecaster.run())
