@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
-from extender.api.kinds import Device, ForeignHold, GpuNode, Row
+from extender.api.kinds import CardShare, Device, ForeignHold, GpuNode, Row
 from extender.api.objects import Node
 from extender.state.fleet.device_cards import MAX_CARDS, DeviceCards
 from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
@@ -29,6 +29,8 @@ class Fleet:
         self._holds = HostHolds()
         self._nodes = NodeTable()
         self._touched: set[str] = set()
+        #: By node and UID, the cards of bound pods whose rows are lost.
+        self._lost: dict[str, dict[str, tuple[CardShare, ...]]] = {}
         #: By node, what `beyond_rows` tells.
         self._beyond: dict[str, dict[str, int]] = {}
         #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
@@ -74,6 +76,19 @@ class Fleet:
         """The pod is gone, or is not foreign any more; nothing happens when it was not."""
         if node := self.foreign.drop_pod(uid):
             self._touched.add(node)
+
+    def set_lost(self, node: str, uid: str, cards: tuple[CardShare, ...]) -> None:
+        """The bound pod has these cards of the node and no row there; none: it has its row."""
+        lost = self._lost.get(node, {})
+        if lost.get(uid, ()) == cards:
+            return
+        if cards:
+            self._lost.setdefault(node, {})[uid] = cards
+        else:
+            del lost[uid]
+            if not lost:
+                del self._lost[node]
+        self._touched.add(node)
 
     def set_next_hold(self, node: str, uid: str, row: Row | None) -> None:
         """Replace what is kept of `node` for the successor of a pod that is moved there."""
@@ -129,6 +144,7 @@ class Fleet:
                 self._nodes.drop_node(name)
             else:
                 self._nodes.set_cards(_with_foreign(gpu_node, known.foreign))
+                self._hold_lost(name, self._nodes.cards)
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
             has_gpus = before is not None or gpu_node is not None
@@ -148,6 +164,7 @@ class Fleet:
         for gpu_node in self.gpu_nodes.values():
             foreign = self._foreign_on(gpu_node.metadata.name)
             cards.set_node(_with_foreign(gpu_node, foreign))
+            self._hold_lost(gpu_node.metadata.name, cards)
         assert self._nodes.cards.ix.keys() == self.gpu_nodes.keys()
         for name, ix in cards.ix.items():
             have_ix = self._nodes.cards.ix[name]
@@ -172,6 +189,14 @@ class Fleet:
             fresh.compare(name, self.gpu_nodes.get(name), self._known_of(name))
             assert self._beyond.get(name, {}) == self._beyond_on(name), name
         assert fresh.differences() == self._inventory.differences()
+
+    def _hold_lost(self, name: str, cards: CardTable) -> None:
+        """Take the cards of pods whose rows are lost: they hold them until the rows are restored,
+        however long that takes. Of a pod whose claims are known these are taken already."""
+        if lost := self._lost.get(name):
+            by_claim = {each.uid for each in self.devices.held_on(name)}
+            for uid in lost.keys() - by_claim:
+                cards.hold(cards.ix[name], lost[uid])
 
     def _foreign_on(self, name: str) -> tuple[ForeignHold, ...]:
         """What foreign pods hold of the node's cards, never more than it has."""

@@ -47,6 +47,9 @@ class KeptPods:
 
     def drop(self, uid: str) -> None:
         """Forget the pod; nothing happens when it is not known."""
+        facts = self.facts_of(uid)
+        if facts is not None and facts.node:
+            self._fleet.set_lost(facts.node, uid, ())
         self._fleet.set_hold(uid, None)
         self._fleet.drop_foreign(uid)
         self._workloads.drop_pod(uid)
@@ -72,3 +75,5 @@ class KeptPods:
                 self._workloads.touch_pod(uid)
             self._fleet.set_hold(uid, facts.hold_on(node) if node else None)
         self._upkeep.look_at(uid)
+        if facts is not None and facts.node:
+            self._fleet.set_lost(facts.node, uid, self._upkeep.lost_cards(uid))

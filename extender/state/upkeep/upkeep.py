@@ -172,6 +172,10 @@ class Upkeep:
             if (pod := self._workloads.pod(uid)) is not None
         ]
 
+    def lost_cards(self, uid: str) -> tuple[CardShare, ...]:
+        """The cards of the pod, by its Binding, where it has no row on its node; else none."""
+        return read_cards(self._workloads.facts[uid].written_cards) if uid in self._lost else ()
+
     def released_without_row(self) -> list[PodView]:
         """Unbound pods that a plan released and that have no row any more, by UID."""
         pods = (self._workloads.pod(uid) for uid in sorted(self._unplanned))

@@ -10,6 +10,7 @@ from extender.api.claimed_memory import MemorySteps
 from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
 from extender.api.events import Removed, Upserted
 from extender.api.kinds import CardShare
+from extender.api.objects import Pod
 from extender.state.cluster import ClusterState
 from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 from tests.support.builders import gpu_node, node, pod, row, whole
@@ -274,10 +275,20 @@ def test_a_place_stays_held_until_the_claim_of_its_pod_is_deallocated() -> None:
     held = ledger(row(ours, whole(0), "bound"))
     claim = allocated("a-claim", "gpu-0", to="a")
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), held, ours, claim)
+    state.apply(Removed(Pod, "uid-a", "team-a", "a"))
     state.apply(Upserted(gpu_node("n1", 2).version(2).build()))
     assert free_cards(state, "n1") == [1000, 0]
     state.apply(Upserted(msgspec.structs.replace(claim, status=type(claim.status)())))
     assert free_cards(state, "n1") == [1000, 1000]
+
+
+def test_cards_of_a_pod_whose_row_is_lost_count_once_by_its_claim_or_its_binding() -> None:
+    ours = pod("a").needs(1000).bound("n1").build()
+    claim = allocated("a-claim", "gpu-0", to="a")
+    state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), ledger(), ours, claim)
+    assert sum(free_cards(state, "n1")) == 1000
+    state.apply(Upserted(msgspec.structs.replace(claim, status=type(claim.status)())))
+    assert free_cards(state, "n1") == [0, 1000]
 
 
 def test_instance_of_a_card_that_is_allocated_is_no_card_that_is_held() -> None:

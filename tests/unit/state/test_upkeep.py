@@ -1,6 +1,7 @@
 """Rows and pods that do not match."""
 
 from extender.api.events import Event, Removed, Synced, Upserted
+from extender.api.kinds import GpuNode
 from extender.api.objects import (
     Pod,
 )
@@ -131,6 +132,21 @@ def test_a_bound_pod_without_a_row_is_told_with_the_cards_of_its_binding() -> No
     held = pod("a").needs(500).bound("n1").notes({"ballast.dev/cards": "3:500:8000"}).build()
     (lost,) = state_of(held, gpu_node("n1", 4).build()).lost_rows()
     assert (lost.pod.uid, lost.cards) == ("uid-a", tuple(part(3, 500)))
+
+
+def test_a_bound_pod_holds_its_cards_until_its_lost_row_is_restored_or_it_is_gone() -> None:
+    half = pod("a").needs(500).bound("n1").notes({"ballast.dev/cards": "1:500:8000"}).build()
+    whole_card = pod("b").needs(1000).bound("n1").notes({"ballast.dev/cards": "2:1000:9000"})
+    state = state_of(half, whole_card.build(), gpu_node("n1", 3).build())
+    assert free_cards(state, "n1") == [1000, 500, 0]
+    assert state.foreign_pods() == []
+    state.apply(Upserted(gpu_node("n1", 3).version(2).holds(row(half, part(1, 500))).build()))
+    assert free_cards(state, "n1") == [1000, 500, 0]
+    state.apply(Removed(Pod, "uid-b", "team-a", "b"))
+    assert free_cards(state, "n1") == [1000, 500, 1000]
+    state.apply(Removed(GpuNode, gpu_node("n1", 3).build().metadata.uid, "", "n1"))
+    state.apply(Upserted(gpu_node("n1", 3).uid("uid-new").version(3).build()))
+    assert free_cards(state, "n1") == [1000, 500, 1000]
 
 
 def test_a_released_pod_whose_row_is_gone_is_told() -> None:
