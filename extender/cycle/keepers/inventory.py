@@ -18,7 +18,7 @@ from extender.api.ledger import devices_status
 from extender.api.names import GPU_MILLI, LABEL_NODE_POOL
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
-from extender.kube.errors import AlreadyExists
+from extender.kube.errors import AlreadyExists, NotFound
 from extender.kube.resources import GPU_NODES, NODES
 from extender.state.cluster import ClusterState
 
@@ -31,7 +31,8 @@ log = structlog.get_logger(__name__)
 
 
 class _Written(Generic[V]):
-    """What was written of nodes lately: an older definition of GpuNode may drop it again."""
+    """What was written of nodes lately: an older definition of GpuNode may drop it again, and there
+    may be none."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[V, float]] = {}
@@ -59,12 +60,16 @@ class InventoryKeeper:
         self._state = state
         self._shown = _Written[tuple[ForeignHold, ...]]()
         self._described = _Written[tuple[Device, ...]]()
+        self._not_created = _Written[tuple[Device, ...]]()
 
     async def keep(self) -> None:
         """One pass; what fails is logged and tried again in the next."""
         found = self._state.differences()
         writes = [
-            *(self._create(name, devices) for name, devices in found.to_create.items()),
+            *(
+                self._create(name, devices)
+                for name, devices in self._not_created.due(found.to_create).items()
+            ),
             *(
                 self._describe(name, devices)
                 for name, devices in self._described.due(found.to_describe).items()
@@ -85,6 +90,9 @@ class InventoryKeeper:
             await self._client.create(GPU_NODES, body)
         except AlreadyExists:
             return  # the watch will bring it
+        except NotFound:
+            self._not_created.note(name, devices)  # GpuNode is not defined
+            raise
         await self._describe(name, devices)
         log.info("node taken into the ledger", node=name, cards=len(devices))
 

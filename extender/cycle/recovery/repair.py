@@ -144,8 +144,9 @@ class Recovery:
         self._forget("bound", uids)
 
     def _restore_lost(self, repairs: Repairs) -> None:
-        """Restore deleted rows of bound pods, as their Bindings say; they are new rows."""
-        lost_rows = self._state.lost_rows()
+        """Restore deleted rows of bound pods, as their Bindings say; they are new rows. Where the
+        node has no GpuNode, they come back once it has one."""
+        lost_rows = [row for row in self._state.lost_rows() if self._state.gpu_node(row.pod.node)]
         if not lost_rows:
             return
         workload_of = {

@@ -10,6 +10,7 @@ from extender.api.claims import DeviceClass, ResourceSlice
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.cycle.keepers.inventory import InventoryKeeper
+from extender.kube.errors import NotFound
 from extender.state.cluster import ClusterState
 from tests.support import device_cards
 from tests.support.builders import gpu_node, node, pod
@@ -39,6 +40,30 @@ class ApiWithoutDevices:
         self.written.append([each.device for each in patch["status"]["devices"]])
         labels = {"ballast.dev/node-pool": "default"}
         return gpu_node("n1", 2).labels(labels).version(len(self.written) + 1).build()
+
+
+class ApiWithoutDefinition:
+    """Has no GpuNodes, as when their definition was deleted by mistake."""
+
+    def __init__(self) -> None:
+        self.n_created = 0
+
+    async def create(self, *_: Any) -> None:
+        self.n_created += 1
+        raise NotFound("gpunodes")
+
+
+async def test_nodes_are_not_taken_in_again_in_every_cycle_while_gpunode_is_not_defined() -> None:
+    state, api = ClusterState(), ApiWithoutDefinition()
+    state.apply(Upserted(node("n1").gpus(2).gpu_milli(2000).build()))
+    keeper = InventoryKeeper(api, state)  # type: ignore[arg-type]
+    for _ in range(10):
+        await keeper.keep()
+        await asyncio.sleep(1)
+    assert api.n_created == 1
+    await asyncio.sleep(30)
+    await keeper.keep()
+    assert api.n_created == 2
 
 
 async def test_cards_that_are_not_stored_as_described_are_not_described_in_every_cycle() -> None:

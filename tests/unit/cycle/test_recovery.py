@@ -109,6 +109,14 @@ async def test_a_lost_row_of_a_pod_with_instances_is_restored() -> None:
     assert restored.state == "bound"
 
 
+async def test_a_lost_row_is_restored_once_its_node_has_a_ledger_again() -> None:
+    ward = Ward(pod("a").needs(1000).bound("n1").build())
+    assert (await ward.recovery.plan()).restores == {}
+    ward.state.apply(Upserted(gpu_node("n1", 1).build()))
+    (restored,) = (await ward.recovery.plan()).restores["n1"]
+    assert (restored.uid, restored.state) == ("uid-a", "bound")
+
+
 async def test_instances_that_another_scheduler_gave_are_not_taken_into_the_ledger() -> None:
     planned = pod("a").instances("nvidia.com/mig-1g.10gb", 2).released("n2", 3).bound("n1")
     ward = Ward(planned.build(), gpu_node("n1").build())
