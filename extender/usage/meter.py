@@ -15,6 +15,9 @@ from extender.api.kinds import GpuNode, Row
 
 #: Seconds for which what has ended is kept: longer than two bookings and an election.
 KEPT_S: Final = 900
+#: A time of the ledger that is further ahead was written by a clock that was wrong: what is told
+#: has happened by now. Clocks of a cluster differ by seconds.
+_AHEAD_S: Final = 60
 
 
 class Hold(Struct, gc=False, kw_only=True):
@@ -91,14 +94,15 @@ class UsageMeter:
 
     def _take(self, node: GpuNode, now_s: int) -> None:
         before = self._open.get(node.metadata.name, {})
-        changed_at = node.spec.changed_at or now_s
+        changed_at = _no_later(node.spec.changed_at, now_s) or now_s
         after: dict[str, Hold] = {}
         for row in node.spec.rows:
             if row.state == "nominated":
                 continue
             milli, hold = row.milli + slices_milli(row.counted.items()), before.get(row.uid)
             if hold is None:
-                after[row.uid] = self._begin(node, row, milli, row.reserved_at or changed_at)
+                since = _no_later(row.reserved_at, now_s) or changed_at
+                after[row.uid] = self._begin(node, row, milli, since)
             elif hold.milli != milli or hold.project != row.project:
                 after[row.uid] = self._begin(node, row, milli, changed_at)
             else:
@@ -126,3 +130,7 @@ class UsageMeter:
         if hold.user is None:
             hold.user = self._user_of(hold.uid)
         self._ended.append(hold)
+
+
+def _no_later(at_s: int, now_s: int) -> int:
+    return min(at_s, now_s) if at_s > now_s + _AHEAD_S else at_s

@@ -53,6 +53,20 @@ def test_a_ledger_that_says_no_times_is_taken_at_the_time_it_is_seen() -> None:
     assert spans(seen) == [("p", 500, 200, 260)]
 
 
+def test_times_of_a_clock_that_was_ahead_are_those_at_which_they_are_seen() -> None:
+    seen, far = meter(), 4_000_000_000
+    seen.observe(revision(far, row("p", 500, far)), 200)
+    seen.observe(revision(far), 260)
+    assert spans(seen) == [("p", 500, 200, 260)]
+
+
+def test_times_of_clocks_that_differ_by_seconds_stand_so_that_all_replicas_count_alike() -> None:
+    seen = meter()
+    seen.observe(revision(205, row("p", 500, 205)), 200)
+    seen.observe(revision(265), 260)
+    assert spans(seen) == [("p", 500, 205, 265)]
+
+
 def test_a_node_that_goes_takes_its_holds_along() -> None:
     seen = meter()
     seen.observe(revision(100, row("p", 500, 100)), NOW_S)
