@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
 from extender.api.names import GROUP
@@ -94,6 +94,12 @@ class Server:
             registry=self.registry,
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 3.0),
         )
+        expires = Gauge(
+            "ballast_webhook_certificate_expires_timestamp_seconds",
+            "When the serving certificate ends; 0 while there is none.",
+            registry=self.registry,
+        )
+        expires.set_function(lambda: self.bundle.ends_at.timestamp() if self.bundle else 0.0)
 
     def runner(self, *middlewares: Middleware) -> web.AppRunner:
         """The server, ready to be set up and given a port or connections."""

@@ -99,6 +99,10 @@ CASES: dict[str, tuple[Series, Series]] = {
         {'apiserver_admission_webhook_fail_open_count{name="pods.ballast.dev"}': "0+1x120"},
         {'apiserver_admission_webhook_fail_open_count{name="pods.other.dev"}': "0+1x120"},
     ),
+    "BallastCertificateIsNotRenewed": (
+        {"ballast_webhook_certificate_expires_timestamp_seconds": "1700000x120"},
+        {"ballast_webhook_certificate_expires_timestamp_seconds": "2600000x120"},
+    ),
     "BallastWorkWaitsForEver": (
         {'ballast_queue_pending_workloads{queue="a",reason="UnknownNodePool"}': "1x120"},
         {'ballast_queue_pending_workloads{queue="a",reason="OverFairShare"}': "1x120"},

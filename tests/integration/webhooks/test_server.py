@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -240,6 +241,12 @@ async def test_decisions_are_counted(running: Running) -> None:
     _, text = await running.get("/metrics")
     for decision in ("patched", "refused", "malformed"):
         assert f'ballast_webhook_reviews_total{{decision="{decision}"}} 1.0' in text
+
+
+async def test_end_of_the_certificate_is_told(running: Running) -> None:
+    _, text = await running.get("/metrics")
+    (told,) = re.findall(r"^ballast_webhook_certificate_expires_\w+ (\S+)$", text, re.M)
+    assert abs(float(told) - (running.clock.now + certs.LIFETIME).timestamp()) < 2
 
 
 async def test_client_that_does_not_know_the_ca_is_not_fooled(running: Running) -> None:
