@@ -28,6 +28,8 @@ pytestmark = pytest.mark.controlplane
 N_ROTATIONS = int(os.environ.get("BALLAST_ROTATIONS", "6"))
 #: A leaf is renewed two thirds into its life, so a renewal takes about three seconds.
 LIFETIME_S, OVERLAP_S, CHECK_S = 4.0, 0.6, 0.15
+#: Within this time both replicas serve a leaf that is in the Secret.
+SERVED_S = 1.0
 SECRET = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/ballast-webhooks-tls"
 
 
@@ -121,17 +123,22 @@ def _is_called(replicas: Replicas) -> bool:
 
 
 def test_no_call_fails_while_certificates_are_renewed_and_deleted(replicas: Replicas) -> None:
-    seen = {b"", replicas.leaf()}
-    n_calls = 0
+    seen: list[bytes] = []
+    n_calls, deleted, since = 0, b"", time.monotonic()
     deadline = time.monotonic() + 30 + 6 * N_ROTATIONS
-    while len(seen) - 2 < N_ROTATIONS:
-        assert time.monotonic() < deadline, f"{len(seen) - 2} of {N_ROTATIONS} renewals"
+    while len(seen) <= N_ROTATIONS:
+        assert time.monotonic() < deadline, f"{len(seen) - 1} of {N_ROTATIONS} renewals"
         made = replicas.create(f"pod-{n_calls}")
         assert made["spec"]["schedulingGates"] == [{"name": "ballast.dev/admission"}]
         n_calls += 1
         if n_calls % 5 == 0:
-            n_seen = len(seen)
-            seen.add(replicas.leaf())
-            if len(seen) > n_seen and n_seen % 2:
+            leaf = replicas.leaf()
+            if leaf and leaf not in seen:
+                seen.append(leaf)
+                since = time.monotonic()
+            # Every other leaf is deleted once both replicas serve it.
+            if len(seen) % 2 and leaf != deleted and time.monotonic() - since > SERVED_S:
                 replicas.delete_leaf()
+                deleted = seen[-1]
     assert n_calls > 10 * N_ROTATIONS
+    assert deleted
