@@ -20,14 +20,16 @@ pytestmark = pytest.mark.controlplane
 OVERLAYS = ROOT / "manifests" / "overlays"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+VIEW = "v1alpha1.view.ballast.dev"
 GUIDE = ROOT / "docs" / "install.md"
 
 
 @pytest.fixture
 def programs(cluster: Cluster, tmp_path: Path) -> Iterator[Program]:
-    """The overlay applied, its programs running beside it; one node of two cards."""
+    """The overlay applied, its programs running beside it; one node of two cards. The API of
+    `view` is there and nothing answers for it."""
     plane = cluster.control_plane
-    for overlay in ("crds", "default"):
+    for overlay in ("crds", "default", "view"):
         cluster.kubectl("apply", "--server-side", f"-k{OVERLAYS / overlay}")
     add_project(cluster, 2)
     cluster.add_gpu_nodes(1, 2)
@@ -41,6 +43,7 @@ def programs(cluster: Cluster, tmp_path: Path) -> Iterator[Program]:
     finally:
         installation.stop()
         webhooks.kill()
+        cluster.kubectl("delete", "apiservice", VIEW, "--ignore-not-found")
         _restore(cluster)
 
 
@@ -51,6 +54,7 @@ def test_cluster_goes_on_as_if_ballast_had_never_been(cluster: Cluster, programs
     wait_for(lambda: len(pods(cluster)) == 7, SEEN_S, "three pods that wait")
     running, waiting = uids(cluster, are_bound=True), uids(cluster, are_bound=False)
 
+    _follow(cluster, "beside")
     _follow(cluster, "uninstall")
     programs.kill()
     _submit(cluster, "Deployment", "new", 1)
@@ -158,5 +162,6 @@ def _kinds() -> str:
         "deployments,daemonsets,services,configmaps,serviceaccounts,networkpolicies,"
         "poddisruptionbudgets,roles,rolebindings,clusterroles,clusterrolebindings,priorityclasses,"
         "mutatingwebhookconfigurations,validatingwebhookconfigurations,"
-        "validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas,namespaces"
+        "validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas,namespaces,"
+        "apiservices"
     )
