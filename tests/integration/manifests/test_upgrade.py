@@ -1,5 +1,8 @@
-"""Upgrade and downgrade with work running and waiting: nothing is evicted, no row is lost."""
+"""Upgrade and downgrade with work running and waiting: nothing is evicted, no row is lost, and no
+object of the other version is left."""
 
+import re
+import shlex
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -22,11 +25,14 @@ from tests.integration.manifests.one_project import (
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster, wait_for
-from tests.support.installation import Installation
+from tests.support.installation import ROOT, Installation
 from tests.support.overlays import MANIFESTS
 
 pytestmark = pytest.mark.controlplane
 
+GUIDE = ROOT / "docs" / "install.md"
+#: What version 0.0.9 has and others have not.
+DROPPED = "base/policies/dropped.yaml"
 PROJECTS, LEDGER = "crds/gpuprojects.yaml", "crds/gpunodes.yaml"
 Schema = dict[str, Any]
 
@@ -42,6 +48,7 @@ class Site:
     def change_to(self, version: str) -> None:
         """Apply another version's manifests, and replace the programs as a rollout does."""
         _apply(self.cluster, _version(self.folder, version))
+        _delete_leftovers(self.cluster, version)
         new = self.installation.another_control(f"control-{version}")
         new.start()
         self.installation.control.end()
@@ -54,6 +61,12 @@ class Site:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpunodes.ballast.dev"
         labels = self.cluster.control_plane.admin.get(path)["metadata"]["labels"]
         return str(labels["app.kubernetes.io/version"])
+
+    def policies(self) -> set[str]:
+        """Names of the policies in the API server."""
+        path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        listed = self.cluster.control_plane.admin.get(path)["items"]
+        return {each["metadata"]["name"] for each in listed}
 
     def rows(self) -> dict[str, str]:
         """UID -> state of every row of the ledger."""
@@ -92,11 +105,12 @@ async def site(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncItera
 
 
 def test_versions_change_under_running_and_waiting_work(site: Site) -> None:
-    running = uids(site.cluster, are_bound=True)
+    running, policies = uids(site.cluster, are_bound=True), site.policies()
     assert set(site.rows()) == running
     for n_more, version in enumerate(("0.2.0", "0.0.9"), start=1):
         site.change_to(version)
         assert site.version() == version
+        assert policies - site.policies() == ({"dropped.ballast.dev"} if n_more == 1 else set())
         assert set(site.rows()) >= running
         submit(site.cluster, f"after-{version}", 1, 250)
         wait_for(partial(site.has_settled, 3 + n_more), SEEN_S, "the new pod and its row")
@@ -109,6 +123,14 @@ def _apply(cluster: Cluster, manifests: Path) -> None:
     """Definitions first, as the guide says."""
     for overlay in ("crds", "default"):
         cluster.kubectl("apply", "--server-side", f"-k{manifests / 'overlays' / overlay}")
+
+
+def _delete_leftovers(cluster: Cluster, version: str) -> None:
+    """Run the command of the guide, with this version in the place of its own."""
+    text = GUIDE.read_text("utf-8")
+    found = re.search(r"<!-- tested: leftovers -->\n```\nkubectl (.+)\n```", text)
+    assert found
+    cluster.kubectl(*shlex.split(found.group(1).replace("0.1.0", version)))
 
 
 def _version(folder: Path, version: str) -> Path:
@@ -124,7 +146,21 @@ def _version(folder: Path, version: str) -> Path:
         definition = yaml.safe_load(path.read_text("utf-8"))
         _change(definition, is_newer=version > "0.1.0")
         path.write_text(yaml.safe_dump(definition), "utf-8")
+    if version < "0.1.0":
+        _add_policy(target)
     return target
+
+
+def _add_policy(manifests: Path) -> None:
+    """A policy that is bound to nothing."""
+    file = manifests / "base/policies/figures.yaml"
+    policy = next(yaml.safe_load_all(file.read_text("utf-8")))
+    policy["metadata"]["name"] = "dropped.ballast.dev"
+    (manifests / DROPPED).write_text(yaml.safe_dump(policy), "utf-8")
+    path = manifests / "base/policies/kustomization.yaml"
+    listed = yaml.safe_load(path.read_text("utf-8"))
+    listed["resources"].append(Path(DROPPED).name)
+    path.write_text(yaml.safe_dump(listed), "utf-8")
 
 
 def _change(definition: Schema, *, is_newer: bool) -> None:
