@@ -42,6 +42,11 @@ def test_two_documented_rules_at_once(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "siblings"), ids=lambda case: case.id)
+def test_siblings_of_shared_cases(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
@@ -50,3 +55,4 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "practice")) >= 147
     assert len(cases_in(OWN / "field")) >= 150
     assert len(cases_in(OWN / "pairs")) >= 175
+    assert len(cases_in(OWN / "siblings")) >= 168
