@@ -85,7 +85,7 @@ class Session:
         node_filter = NodeFilter(snapshot.nodes, snapshot.now_s, _kept_for_shares(snapshot))
         beside = PodAffinity(snapshot)
         self.sim = Simulation(snapshot.nodes, beside or None)
-        topologies = TopologyDomains(snapshot.topologies, snapshot.nodes, node_filter)
+        topologies = TopologyDomains(snapshot.topologies, snapshot.nodes)
         fragmentation = Fragmentation(snapshot, self.sim)
         self.places = Placer(
             self.sim, node_filter, topologies, snapshot.pools, beside, fragmentation

@@ -56,12 +56,9 @@ class TopologyLevel:
 class TopologyDomains:
     """The domains of every topology in every pool, worked out once each."""
 
-    def __init__(
-        self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable, node_filter: NodeFilter
-    ) -> None:
+    def __init__(self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable) -> None:
         self._labels = levels
         self._nodes = nodes
-        self._node_filter = node_filter
         self._known: dict[tuple[str, str], list[TopologyLevel]] = {}
 
     def levels(self, name: str, pool: str) -> list[TopologyLevel]:
@@ -73,8 +70,11 @@ class TopologyDomains:
         return self._known[key]
 
     def _read(self, labels: tuple[str, ...], pool: str) -> TopologyLevel:
+        """All nodes of the pool: pods that run on a cordoned node have chosen its domain, too."""
         found: dict[tuple[str, ...], list[int]] = {}
-        for ix in self._node_filter.ready(pool):
+        for ix, of_pool in enumerate(self._nodes.pool):
+            if of_pool != pool:
+                continue
             values = tuple(self._nodes.labels[ix].get(label, "") for label in labels)
             if all(values):
                 found.setdefault(values, []).append(ix)
