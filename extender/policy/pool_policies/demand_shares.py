@@ -21,6 +21,7 @@ from extender.policy.queues.queue import Queue
 from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import (
+    are_independent,
     has_groups,
     is_satisfied,
     least_pods,
@@ -38,15 +39,18 @@ _MOST_ROUNDS: Final = 8
 class _QueueDemand:
     """What a queue asks for, in milli: `total` is what it runs, and what waits and could ever be
     placed, up to its limit; `wanted` the same without its budget; `fixed` the part that can not be
-    evicted, and has its GPUs first; `least` what its smallest task needs. Of a workload,
-    `started_at` is when its first pod started, 0: none has; `tasks` are the sizes of what it starts
-    or keeps together, in that order.
+    evicted, and has its GPUs first; `least` what its smallest task needs.
+
+    Of a workload, `on_cordoned` is what it holds on nodes that take no new pods, `started_at` is
+    when its first pod started, 0: none has; `tasks` are the sizes of what it starts or keeps
+    together, in that order.
     """
 
     total: int = 0
     wanted: int = 0
     fixed: int = 0
     least: int = 0
+    on_cordoned: int = 0
     started_at: int = 0
     priority: int = 0
     tasks: list[int] = field(default_factory=list)
@@ -77,7 +81,8 @@ _Demands = Mapping[Queue, _QueueDemand]
 def divide_by_demand(session: Session, queues: PoolQueues) -> None:
     """Set the GPU share of every queue of the pool. Costs one pass over all pods."""
     demands = _read_demands(session, queues)
-    _divide(queues.roots, queues.capacity[GPU], demands)
+    on_cordoned = sum(demands[leaf].on_cordoned for leaf in queues.by_workload.values())
+    _divide(queues.roots, queues.capacity[GPU] + on_cordoned, demands)
 
 
 def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDemand]:
@@ -123,8 +128,16 @@ def _add_held(
         demand.least = sum(sizes[:n_least])
         kept_first = [_size(queues, pod) for pod in here]
         demand.tasks = [sum(kept_first[:n_least]), *kept_first[n_least:]]
+    nodes = session.snapshot.nodes
+    demand.on_cordoned = sum(
+        _size(queues, pod)
+        for pod in here
+        if pod.node and not nodes.is_ready[nodes.cards.ix[pod.node]]
+    )
     if not workload.is_preemptible:
         demand.fixed = demand.total
+    elif are_independent(workload):
+        demand.fixed = demand.on_cordoned
     elif len(live) > len(here) and not is_satisfied(workload, _without(live, here)):
         # What must run beside its pods in other pools is not evicted here alone.
         demand.fixed = demand.least

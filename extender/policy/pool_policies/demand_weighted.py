@@ -12,9 +12,10 @@ the others.
 
 A workload starts only what its share holds, even if GPUs stay idle, and pods above its share are
 evicted, even if nothing waits; those of a project that has used its budget of the month only while
-the whole project is above its share. Non-preemptible work needs no quota; where a quota is stated
-it is bounded by it, and has its GPUs first. Work without GPUs is not shared: the oldest goes first,
-and what does not fit holds up nothing.
+the whole project is above its share. Pods on a cordoned node keep running, since their GPUs could
+go to nothing, and are shared on top of what the other nodes have. Non-preemptible work needs no
+quota; where a quota is stated it is bounded by it, and has its GPUs first. Work without GPUs is not
+shared: the oldest goes first, and what does not fit holds up nothing.
 
 The rules are those of Determined's documentation, with the one task for every experiment of its
 fair-share scheduler (`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
@@ -246,9 +247,15 @@ class _Surplus:
 
     def _next_unit(self, w: int, is_safe: bytearray) -> EvictionUnit | None:
         """The smallest unit with GPUs that may be evicted, of equal ones that of the pod that has
-        run least; what budgets protect is noted."""
-        candidates = self.candidates
-        with_gpus = [p for p in candidates.members[w] if candidates.amounts[3 * p + GPU]]
+        run least; what budgets protect is noted. A pod on a cordoned node leaves with its gang
+        only."""
+        candidates, nodes = self.candidates, self.session.snapshot.nodes
+        with_gpus = [
+            p
+            for p in candidates.members[w]
+            if candidates.amounts[3 * p + GPU]
+            and nodes.is_ready[nodes.cards.ix[candidates.pods[p].node]]
+        ]
         leaving = set(self.statement.leaving())
         ruled_out = [p for p in candidates.guarded if p in with_gpus and p not in leaving]
         self._note_held_back(w, [p for p in ruled_out if not candidates.is_here[p]])
