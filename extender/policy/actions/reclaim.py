@@ -6,9 +6,9 @@ both: between projects of one department the projects, otherwise the departments
 number of levels. Queues give in two tiers: first what is above both share and quota; then, to a
 preemptor within its quota, what is above quota. Every queue below the one compared, down to the
 victim queue's own, must be above its share too, and those that are above their quota give first:
-quotas of a department's projects may add up to more than its own. A queue that states no quota of
-CPU or memory has no part of them against GPU work within quota: its work without GPUs leaves where
-such work needs its CPU. "Above" is above in a resource that the victim holds; but GPUs above a
+quotas of a department's projects may add up to more than its own. A queue that states neither a
+quota of CPU nor one of memory has no part of them against GPU work within quota: its work without
+GPUs leaves where such work needs its CPU or memory. "Above" is above in a resource that the victim holds; but GPUs above a
 quota are reclaimed only by work that asks for GPUs, since other work never lifts its queue above a
 quota of GPUs. A gang that cannot shrink is evicted whole even if its queue ends lower; but where
 the preemptor's queue ends above its quota, the victim queue may not end so far below its own that
@@ -356,9 +356,11 @@ def _has_gpus(pod: PodView) -> bool:
 
 
 def _without_unstated(quota: Amounts) -> Amounts:
-    """The quota, and none where it binds nothing."""
-    gpu, cpu, memory = (0 if most >= UNLIMITED else most for most in quota)
-    return gpu, cpu, memory
+    """The quota, and none of CPU and memory where it states neither."""
+    gpu, cpu, memory = quota
+    if gpu >= UNLIMITED:
+        gpu = 0
+    return (gpu, 0, 0) if min(cpu, memory) >= UNLIMITED else (gpu, cpu, memory)
 
 
 def _share_of(queue: Queue) -> str:
