@@ -41,10 +41,10 @@ def consolidate(preemption: Preemption) -> None:
         if view.policy != "fairshare":
             continue
         stage = _Consolidate(session, pool)
-        here = [pending for pending in session.pending if pool in pending.pools]
-        could = [pending for pending in here if stage.could_serve(pending)]
+        could = here = [pending for pending in session.pending if pool in pending.pools]
         if "allocate" in session.settings.stages:  # else each is told that it is left out
-            could = _with_victims(preemption, pool, could)
+            could = _with_victims(preemption, pool, here)
+        could = [pending for pending in could if stage.could_serve(pending)]
         # In strict order a workload that no move can help may block one that a move could help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(
@@ -54,9 +54,10 @@ def consolidate(preemption: Preemption) -> None:
 
 def _with_victims(preemption: Preemption, pool: str, waiting: list[Pending]) -> list[Pending]:
     """The workloads on whose nodes there is a pod that has another place."""
-    if not waiting:
-        return waiting
-    movable, candidates = preemption.movable_nodes(pool), preemption.session.places.node_filter
+    movable = preemption.movable_nodes(pool) if waiting else set()
+    if not movable:
+        return []
+    candidates = preemption.session.places.node_filter
     known: dict[int, bool] = {}
     for pending in waiting:
         for constraints in (shape.constraints for shape in pending.shapes):
