@@ -110,13 +110,18 @@ class Session:
             elif found is not None and key not in self.waits:
                 self.pending.append(found)
 
-    def pools_in_order(self, waiting: Iterable[Pending] | None = None) -> list[str]:
+    def pools_in_order(self, waiting: Sequence[Pending] | None = None) -> list[str]:
         """Node pools that pending work (or `waiting`) names: those first that are no
         workload's second choice, of equal ones the first choice of what is to start first."""
+        if waiting is None:
+            waiting = self.pending
+        named = {pool for pools in {pending.pools for pending in waiting} for pool in pools}
+        if len(named) < 2:
+            return list(named)
         latest: dict[str, int] = {}
         first: dict[str, SortKey] = {}
         keys: dict[tuple[str, ...], list[SortKey]] = {}
-        for pending in self.pending if waiting is None else waiting:
+        for pending in waiting:
             if pending.only_holds_up:
                 latest |= dict.fromkeys(pending.pools, 0)
             elif pending.pools:
@@ -308,7 +313,8 @@ class Session:
         for (key, state), placements in self._placed.items():
             workload = self.snapshot.workloads[key]
             plan.admissions.append(Admission(workload, tuple(placements), state))
-        plan.waits = dict(sorted((self._incomplete | self.waits).items()))
+        waits = self._incomplete | self.waits
+        plan.waits = {key: waits[key] for key in sorted(waits)}
         plan.cut = frozenset(self._cut)
         plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
         for pool, queues in self.queues.items():
