@@ -84,8 +84,8 @@ class Reservations:
         found = [
             (_waits_since(pending), pending.workload.key, pending)
             for pending in waiting
-            if drain_window(now_s - _waits_since(pending)) is not None
-            and pending.need()[GPU] > MILLI_PER_GPU
+            if pending.need()[GPU] > MILLI_PER_GPU
+            and drain_window(now_s - _waits_since(pending)) is not None
         ]
         return [pending for _, _, pending in sorted(found)]
 
