@@ -115,13 +115,15 @@ class JobQueue:
     def fill(self, waiting: Iterable[Pending]) -> None:
         """Add many at once."""
         for pending in waiting:
-            self._entries_of(pending).append(self._entry_of(pending))
+            entries = self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
+            entries.append((pending.workload.key not in self.overdue, pending.sort_key, pending))
         self.kinds.sort(reverse=True)
         self.rest.sort(reverse=True)
 
     def push(self, pending: Pending) -> None:
         """Add a workload, or bring back one that has more pods."""
-        entries, entry = self._entries_of(pending), self._entry_of(pending)
+        entries = self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
+        entry = pending.workload.key not in self.overdue, pending.sort_key, pending
         # What comes back goes soon again, so it is near the end.
         low, high = 0, len(entries)
         while low < high:
@@ -147,18 +149,17 @@ class JobQueue:
         """Remove and return the workload that has its turn."""
         return self._first().pop()[2]
 
+    def pop_alike(self, pending: Pending) -> Pending | None:
+        """Remove and return the workload that has its turn, if it is like `pending`."""
+        entries = self._first()
+        return entries.pop()[2] if entries and pending.is_like(entries[-1][2]) else None
+
     def clear(self) -> list[Pending]:
         """Take all, in order."""
         everyone = sorted([*self.kinds, *self.rest])
         self.kinds.clear()
         self.rest.clear()
         return [pending for _, _, pending in everyone]
-
-    def _entries_of(self, pending: Pending) -> list[_Entry]:
-        return self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
-
-    def _entry_of(self, pending: Pending) -> _Entry:
-        return pending.workload.key not in self.overdue, pending.sort_key, pending
 
     def _first(self) -> list[_Entry]:
         """The entries of which the last has the turn."""
@@ -277,8 +278,8 @@ class Turns:
         """Take out, one by one, what is next in line behind `pending`, which has its turn and no
         place, as far as it is like it: each would have the next turn."""
         line = self._path()[-1].line
-        while line and line.head().is_like(pending):
-            yield line.pop()
+        while line is not None and (other := line.pop_alike(pending)) is not None:
+            yield other
 
     def pass_over(self, *, holds_up: bool) -> list[Pending]:
         """The one that had its turn has no place. Returns what is passed over with it: where it

@@ -41,6 +41,7 @@ class Pending:
     those included that were given one in this cycle; `nodes` names the places of the latter by uid.
     `is_behind`: in strict order it had no turn because what was before it had no place.
     `only_holds_up`: it could never have a place, and has its turn to hold up its queue.
+    `is_single`: one pod waits, and starts whatever else its workload has.
     `card_mib` is the memory of the largest card that it may get, on which requests in MiB are
     least.
     """
@@ -56,21 +57,16 @@ class Pending:
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None
     _shapes: Sequence[Shape] | None = None
+    is_single: bool = field(init=False)
     sort_key: SortKey = field(init=False)
 
     def __post_init__(self) -> None:
+        self._look()
         if self.is_single:
             self._chunk = self.waiting
-        self.sort_key = self._key()
 
     def __lt__(self, other: "Pending") -> bool:
         return self.sort_key < other.sort_key
-
-    @property
-    def is_single(self) -> bool:
-        """Whether one pod waits, and starts whatever else its workload has."""
-        workload = self.workload
-        return len(self.waiting) == 1 and workload.min_member <= 1 and workload.tree is None
 
     @property
     def chunk(self) -> Sequence[PodView]:
@@ -155,6 +151,11 @@ class Pending:
     def restart(self) -> None:
         """Work out anew what follows from the waiting and the live pods."""
         self._chunk = self._need = self._shapes = None
+        self._look()
+
+    def _look(self) -> None:
+        workload, is_one = self.workload, len(self.waiting) == 1
+        self.is_single = is_one and workload.min_member <= 1 and workload.tree is None
         self.sort_key = self._key()
 
     def _key(self) -> SortKey:
