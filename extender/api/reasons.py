@@ -188,7 +188,7 @@ def sentence(reason: Reason) -> str:
     return f"{reason}: {SENTENCES[reason]}"
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """A decision against something, as a value.
 
     `detail` says what, which object, have and want; it never goes where a constant is needed.
