@@ -127,7 +127,7 @@ class PlacedQueue:
             if now - waiter.since >= SETTLE_S and key not in plan.cut:
                 self._begin(waiter, snapshot.workloads[key], plan, now, is_new=key in looked_at)
         notes = [Note(self._placed.pop(uid)) for uid in list(self._placed)[:at_most]]
-        pods = _in_turn(_by_namespace(self._waiters).values())
+        pods = _in_turn(_by_namespace(self._waiters))
         for key, waiter, pod in list(islice(pods, at_most - len(notes))):
             del waiter.left[pod.uid]
             notes.append(Note(pod, waiter.reason, waiter.text, key))
@@ -185,15 +185,13 @@ def placed_patch(note: Note, *, is_first: bool) -> dict[str, Any]:
     return {"metadata": {"uid": note.pod.uid}, "status": {"conditions": [condition]}}
 
 
-def _by_namespace(
-    waiters: Mapping[str, _Waiter],
-) -> dict[str, Iterator[_Due]]:
-    """The pods that are to be told, by namespace: one of each workload, then the others."""
-    listed: dict[str, list[Iterator[_Due]]] = {}
+def _by_namespace(waiters: Mapping[str, _Waiter]) -> list[Iterator[_Due]]:
+    """The pods that are to be told, of each namespace: one of each workload, then the others."""
+    listed: dict[str, list[str]] = {}
     for key, waiter in waiters.items():
         if waiter.left:
-            listed.setdefault(key.partition("/")[0], []).append(_pods_of(key, waiter))
-    return {namespace: _in_turn(workloads) for namespace, workloads in listed.items()}
+            listed.setdefault(key.partition("/")[0], []).append(key)
+    return [_in_turn(_pods_of(key, waiters[key]) for key in keys) for keys in listed.values()]
 
 
 def _pods_of(key: str, waiter: _Waiter) -> Iterator[_Due]:
@@ -202,12 +200,13 @@ def _pods_of(key: str, waiter: _Waiter) -> Iterator[_Due]:
 
 def _in_turn(listed: Iterable[Iterator[T]]) -> Iterator[T]:
     """One of each iterator, then the next of each that has more."""
-    left = list(listed)
-    while left:
+    while True:
         going = []
-        for each in left:
+        for each in listed:
             for item in each:
                 yield item
                 going.append(each)
                 break
-        left = going
+        if not going:
+            return
+        listed = going

@@ -70,17 +70,18 @@ class WaitEvents:
             for key, began in self._since.items()
             if now - began >= SETTLE_S and key not in plan.cut
         )
-        for key, crowd in self._crowds(snapshot, plan, settled).items():
-            at = self._told.get(key)
-            if at is None or now - at >= RENEW_S:
-                self._told[key] = now
-                notes.append(_note(crowd))
+        for key, crowd in self._untold(snapshot, plan, settled, now).items():
+            self._told[key] = now
+            notes.append(_note(crowd))
         if now >= self._tidy_at:
             self._tidy_at = now + _TIDY_S
             self._told = {key: at for key, at in self._told.items() if now - at < RENEW_S}
         return notes
 
-    def _crowds(self, snapshot: Snapshot, plan: Plan, keys: Iterable[str]) -> dict[_Key, _Crowd]:
+    def _untold(
+        self, snapshot: Snapshot, plan: Plan, keys: Iterable[str], now: float
+    ) -> dict[_Key, _Crowd]:
+        """Those that an event is due for."""
         crowds: dict[_Key, _Crowd] = {}
         for key in keys:
             workload, refused = snapshot.workloads.get(key), plan.waits[key]
@@ -88,10 +89,10 @@ class WaitEvents:
             if workload is None or not waiting:
                 continue
             maker = self._state.maker_of(waiting[0])
-            crowd = crowds.setdefault(
-                (maker.uid if maker else key, refused.reason),
-                _Crowd(workload, waiting[0], refused),
-            )
+            named = maker.uid if maker else key, refused.reason
+            if now - self._told.get(named, float("-inf")) < RENEW_S:
+                continue
+            crowd = crowds.setdefault(named, _Crowd(workload, waiting[0], refused))
             crowd.n_pods += len(waiting)
         return crowds
 
