@@ -15,6 +15,7 @@ from tests.support.workloads import API, department, project
 pytestmark = pytest.mark.controlplane
 
 IN_FORCE_S = 40.0
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ALLOW = "ballast.dev/allow-deletion=true"
 
 
@@ -52,6 +53,20 @@ def deletion(api: Api, *what: str) -> str:
     except subprocess.CalledProcessError as error:
         return str(error.stderr)
     return ""
+
+
+def test_definitions_are_not_deleted_while_ballast_is_installed(queues: Api) -> None:
+    """Their deletion would delete the objects past the policies that guard these."""
+    said = deletion(queues, "crd/gpunodepools.ballast.dev")
+    assert "deleting gpunodepools.ballast.dev deletes every object of the kind" in said
+    assert "ballast.dev/allow-deletion" in said
+    names = {"plural": "as", "kind": "A"}
+    other: dict[str, Any] = {"group": "example.com", "scope": "Cluster", "names": names}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    other["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+    body = {"metadata": {"name": "as.example.com"}, "spec": other}
+    queues.control_plane.admin.post(DEFINITIONS, body)
+    assert deletion(queues, "crd/as.example.com") == ""
 
 
 def test_department_with_projects_is_not_deleted_by_accident(queues: Api) -> None:
