@@ -211,13 +211,15 @@ def _divide_exactly(queues: PoolQueues, everyone: Sequence[Queue], usage_weight_
 
 def _divide_quotas(everyone: Sequence[Queue]) -> None:
     """Give the users of a project equal parts of its quota, as far as they want them; what none
-    wants, all have a part of."""
+    wants, all have a part of. An unlimited quota of GPUs is as large as the project's share."""
     parts: dict[Queue, list[int]] = {queue: [] for queue in everyone if queue.is_user}
     projects = {queue.parent: queue.parent.children for queue in parts if queue.parent}
     for resource in RESOURCES:
         wants = demands(everyone, resource, is_leaving_counted=False)
         for project, users in projects.items():
             quota = project.quota[resource]
+            if resource == GPU and quota >= UNLIMITED:
+                quota = project.exact_share[GPU]
             grants = array("q", [UNLIMITED if quota >= UNLIMITED else 0 for _ in users])
             if quota < UNLIMITED:
                 ones = array("q", [1 for _ in users])
