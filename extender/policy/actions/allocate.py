@@ -228,8 +228,10 @@ class _Round:
         return self._has_place(pending) and self._is_fair_everywhere(pending)
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it would lift its queue above what it deserves, so that reclaim is not for it."""
-        return not leaf.has_room(pending.need(), leaf.deserves)
+        """Whether it would lift its queue above what it deserves, so that reclaim is not for it, or
+        is work without GPUs that GPU work within quota reclaims from."""
+        need = pending.need()
+        return not leaf.has_room(need, leaf.deserves) or leaf.owes_its_host(need)
 
     def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """Admit what the workload may start next; returns what still waits of it, or why it all

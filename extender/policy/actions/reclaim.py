@@ -8,13 +8,13 @@ preemptor within its quota, what is above quota. Every queue below the one compa
 victim queue's own, must be above its share too, and those that are above their quota give first:
 quotas of a department's projects may add up to more than its own. A queue that states neither a
 quota of CPU nor one of memory has no part of them against GPU work within quota: its work without
-GPUs leaves where such work needs its CPU or memory. "Above" is above in a resource that the victim holds; but GPUs above a
-quota are reclaimed only by work that asks for GPUs, since other work never lifts its queue above a
-quota of GPUs. A gang that cannot shrink is evicted whole even if its queue ends lower; but where
-the preemptor's queue ends above its quota, the victim queue may not end so far below its own that
-its work would reclaim it (`counter_reclaim`). The preemptor ends at or under what it deserves, and
-no queue above it passes what it deserves, or what it had already. Moving a pod does not change its
-queue's allocation, so a pod that can be moved may belong to any queue.
+GPUs leaves where such work needs its CPU or memory. "Above" is above in a resource that the victim
+holds; but GPUs above a quota are reclaimed only by work that asks for GPUs, since other work never
+lifts its queue above a quota of GPUs. A gang that cannot shrink is evicted whole even if its queue
+ends lower; but where the preemptor's queue ends above its quota, the victim queue may not end so
+far below its own that its work would reclaim it (`counter_reclaim`). The preemptor ends at or under
+what it deserves, and no queue above it passes what it deserves, or what it had already. Moving a
+pod does not change its queue's allocation, so a pod that can be moved may belong to any queue.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was

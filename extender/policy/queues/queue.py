@@ -137,6 +137,11 @@ class Queue:
                 return False
         return is_larger
 
+    def owes_its_host(self, need: Amounts) -> bool:
+        """Whether GPU work within its quota may reclaim the CPU and memory of work like this: it
+        asks for no GPU, and the queue states no quota of either."""
+        return not need[GPU] and min(self.quota[CPU], self.quota[MEMORY]) >= UNLIMITED
+
     def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
         """Whether it stays within the bound with so much more."""
         has = self.allocated

@@ -10,7 +10,7 @@ Among queues of one parent the order is
    its share lately;
 3. work that keeps its queue within its share;
 4. work that lifts a queue above its share which holds less than that: the odd GPU;
-5. everything else,
+5. everything else, and work without GPUs of queues that state no quota of CPU or memory,
 
 within each of these the lower rank. Within the first three the queue goes first that would hold the
 smallest part of what it is due, of the resource of which that is most. Within the last two it is
@@ -80,6 +80,8 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
             part, part_before = together * _ENDLESS, has * _ENDLESS
         after = max(after, part)
         before = max(before, part_before)
+    if queue.owes_its_host(need):
+        tier = ABOVE
     if tier == ODD and has_waited and queue.is_owed_more_than_its_share(need):
         tier = OVERDUE
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
