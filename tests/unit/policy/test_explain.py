@@ -121,18 +121,18 @@ def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "needs", "n_held"),
+    ("gpus", "needs", "n_held"),
     [
-        ({"gpus": 1}, "1 GPU in each of 5 pods", 4),
-        ({"gpus": 2}, "2 GPUs on one node in each of 5 pods", 2),
-        ({"gpus": 0.75}, "0.75 of a GPU in each of 5 pods", 4),
+        (1, "1 GPU in each of 5 pods", 4),
+        (2, "2 GPUs on one node in each of 5 pods", 2),
+        (0.75, "0.75 of a GPU in each of 5 pods", 4),
     ],
 )
 def test_gang_that_is_larger_than_the_empty_pool_will_never_start(
-    asked: dict[str, float], needs: str, n_held: int
+    gpus: float, needs: str, n_held: int
 ) -> None:
     cluster = cluster_of(2, 2)
-    cluster.job("job", "a", pods=5, **asked)
+    cluster.job("job", "a", gpus, pods=5)
     refused = why(cluster)
     assert refused.detail == (
         f"ns/job: needs {needs}; the 2 ready nodes of pool default hold {n_held} of them when"
