@@ -125,11 +125,11 @@ def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
     [
         (1, "1 GPU in each of 5 pods", 4),
         (2, "2 GPUs on one node in each of 5 pods", 2),
-        (0.75, "0.75 of a GPU in each of 5 pods", 4),
+        ("0.75", "0.75 of a GPU in each of 5 pods", 4),
     ],
 )
 def test_gang_that_is_larger_than_the_empty_pool_will_never_start(
-    gpus: float, needs: str, n_held: int
+    gpus: int | str, needs: str, n_held: int
 ) -> None:
     cluster = cluster_of(2, 2)
     cluster.job("job", "a", gpus, pods=5)
