@@ -5,6 +5,7 @@ misreading in `extender` must show as a disagreement here, so its functions are 
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -57,7 +58,8 @@ class Share(Struct, frozen=True, gc=False, order=True):
 class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
     """A pod. `asked` None: it has no GPUs, or not ours; `cards` None: no readable annotation.
 
-    `eviction`: by what it is marked for eviction, whether it was told to leave or not.
+    `eviction`: by what it is marked for eviction, whether it was told to leave or not;
+    `left_after_s`: how long after the mark it was told to leave, 0 where that is not known.
     """
 
     uid: str
@@ -68,6 +70,7 @@ class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
     phase: str = ""
     is_leaving: bool = False
     eviction: str = ""
+    left_after_s: int = 0
     asked: Asked | None = None
     has_cards: bool = False
     cards: tuple[Share, ...] | None = None
@@ -170,14 +173,15 @@ def _pod(obj: Any) -> PodSeen:
     meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     text = notes.get(names.ANNOTATION_CARDS)
-    target = next(
+    mark: Mapping[str, Any] = next(
         (
-            condition.get("reason", "")
+            condition
             for condition in status.get("conditions") or ()
             if condition["type"] == "DisruptionTarget" and condition["status"] == "True"
         ),
-        "",
+        {},
     )
+    target = mark.get("reason", "")
     minimum = notes.get(names.ANNOTATION_MIN_MEMBER, "")
     return PodSeen(
         uid=meta["uid"],
@@ -188,6 +192,7 @@ def _pod(obj: Any) -> PodSeen:
         phase=status.get("phase", ""),
         is_leaving="deletionTimestamp" in meta,
         eviction=target if target in EVICTED else "",
+        left_after_s=_left_after_s(meta, mark),
         asked=_asked(notes, spec) if _is_ours(labels, spec) else None,
         has_cards=text is not None,
         cards=parse_cards(text) if text is not None else None,
@@ -201,6 +206,16 @@ def _pod(obj: Any) -> PodSeen:
             (ref["uid"] for ref in meta.get("ownerReferences") or () if ref.get("controller")), ""
         ),
     )
+
+
+def _left_after_s(meta: Any, mark: Any) -> int:
+    """Seconds from the mark to the deletion; the API server's clock has written both."""
+    ends, marked = meta.get("deletionTimestamp"), mark.get("lastTransitionTime")
+    if ends is None or marked is None:
+        return 0
+    grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+    told = datetime.fromisoformat(ends) - grace
+    return max(0, int((told - datetime.fromisoformat(marked)).total_seconds()))
 
 
 def _is_ours(labels: Mapping[str, str], spec: Any) -> bool:

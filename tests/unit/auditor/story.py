@@ -157,12 +157,18 @@ class Story:
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "EvictionByEvictionAPI",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         return self.change_pod(name, status={"conditions": [condition]})
 
-    def tell_to_leave(self, name: str) -> Self:
-        """Delete a pod with a grace period: the second write of an eviction."""
-        return self.change_pod(name, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    def tell_to_leave(self, name: str, after_s: int = 0) -> Self:
+        """Delete a pod with a grace period, so long after its mark: the second write of an
+        eviction."""
+        ends = {
+            "deletionTimestamp": f"2026-01-01T00:00:{after_s + 30}Z",
+            "deletionGracePeriodSeconds": 30,
+        }
+        return self.change_pod(name, metadata=ends)
 
     def evict(self, name: str, reason: str = "") -> Self:
         """Evict by the API, with our event when a reason is given."""

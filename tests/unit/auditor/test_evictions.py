@@ -159,6 +159,14 @@ def test_a_pod_that_was_marked_in_vain_still_counts_for_its_project() -> None:
     assert borrowing().mark("p0").end("p0").evict("p1", "Reclaimed").violations == []
 
 
+def test_a_pod_that_was_marked_in_vain_may_be_deleted_later() -> None:
+    """A controller that is killed ends its request, too, and the load deletes the pod's Job."""
+    story = borrowing(quota=9).mark("p0").tell_to_leave("p0", after_s=29).delete("p0").rest()
+    assert story.violations == []
+    story = borrowing(quota=9).mark("p0").tell_to_leave("p0", after_s=1).delete("p0").rest()
+    assert story.broken == {"E2"}
+
+
 def test_a_pod_that_was_marked_in_vain_may_be_deleted_after_it_has_ended() -> None:
     """An event alone can say that it was evicted: the mark is not the write before."""
     story = borrowing(quota=9).mark("p0").end("p0").tell_to_leave("p0").rest()

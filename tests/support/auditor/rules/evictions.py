@@ -19,13 +19,14 @@ regarding the pod says what it was for:
 
 An eviction that no event explains (its controller may have been killed before it could tell) is
 judged when the audit ends: as a move if a place is kept for its successor, else as reclaim. If
-other writes of the pod came after the mark, its deletion may be another program's or a user's, and
-only an event can tell.
+other writes of the pod or some seconds came after the mark, its deletion may be another program's
+or a user's, and only an event can tell.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from extender.api.reasons import Reason
 from tests.support.auditor.rules.rule import Finding, Limits, Rule
@@ -40,13 +41,15 @@ EXPLAINS = (
     Reason.GANG_STALE,
     Reason.UNLEDGERED,
 )
+#: The API server's two writes of an eviction are no further apart.
+ONE_REQUEST_S: Final = 5
 
 
 @dataclass(slots=True, frozen=True)
 class _Eviction:
     """What was true of an evicted pod at its eviction's revision.
 
-    `is_certain`: the mark was the write before; else only an event can tell.
+    `is_certain`: the mark was the write before, of the same request; else only an event can tell.
     """
 
     pod: PodSeen
@@ -111,7 +114,7 @@ class Evictions(Rule):
         rows = [(node, row) for node, row in world.rows_of(pod.uid) if not row.keeps_for]
         if pod.asked is None or not rows:
             return
-        is_certain = pod.uid in self._just_marked
+        is_certain = pod.uid in self._just_marked and pod.left_after_s <= ONE_REQUEST_S
         self.n_evictions += is_certain
         is_above, standing = self._standing_of(world, step, pod, rows[0][0])
         is_kept = len(world.rows_of(pod.uid)) > len(rows)
