@@ -19,6 +19,9 @@ from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import Cluster
 from tests.support.lws.running import LeaderWorkerSets
 
+pytestmark = pytest.mark.skipif(
+    not lws.is_built(), reason="no LeaderWorkerSet controller: make lws builds it"
+)
 SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/team-a/leaderworkersets"
 #: Pods of a group, each with a GPU, and groups that the whole cluster has room for.
 SIZE = 2
@@ -31,8 +34,6 @@ _INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 @pytest.fixture
 async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Scene]:
     """Two nodes of four cards, half of them team-a's quota, and the webhooks for pods."""
-    if not lws.is_built():
-        pytest.skip("no LeaderWorkerSet controller: make lws builds it")
     async with opened_with_webhooks(cluster, SIZE * GROUPS // 2, tmp_path) as opened:
         yield opened
         await audited.finish()

@@ -15,6 +15,7 @@ from tests.support.controlplane.handles import Cluster
 ELSEWHERE: Final = {
     "apiserver_admission_webhook_fail_open_count",  # only once the webhooks did not answer
     "ballast_gpu_card_healthy",  # of the node agent
+    "ballast_webhook_certificate_expires_timestamp_seconds",  # of the webhooks
     "kube_job_status_active",  # of kube-state-metrics
     "kube_job_status_failed",
 }
