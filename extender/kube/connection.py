@@ -132,8 +132,8 @@ class Connection:
             self._replace_session(fresh)
 
     def renew_trust(self) -> None:
-        """Trusts the CA that its file has now, if that is another: a cluster's CA may be rotated,
-        and kubelet then writes the new one into the file of each pod."""
+        """Read the CA's file again, and trust a CA that is new there: after a rotation of the
+        cluster's CA, kubelet writes the new one into the file of each pod."""
         if _read_ca(self._configuration) != self._ca:
             # A file that is half written is read again after the next failure.
             with suppress(Misconfigured):

@@ -125,9 +125,9 @@ class Move(Struct, frozen=True, gc=False):
 
 
 def leaves_with(each: Eviction | Move) -> str:
-    """The workload whose nominated places must all be held before the pod leaves: its beneficiary,
-    or its own workload where it leaves for no other. Empty for pods of a node that is emptied,
-    which leave together."""
+    """The workload that must hold all its nominated places before the pod leaves: the beneficiary,
+    or the pod's own workload if there is none. Empty for pods of a node that is emptied, which
+    leave together."""
     if each.reason is Reason.NODE_EMPTIED:
         return ""
     return each.beneficiary or each.workload

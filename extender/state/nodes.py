@@ -253,6 +253,10 @@ class NodeTable:
         """Rows in the columns, dropped ones included."""
         return len(self.cards)
 
+    def takes_pods(self, name: str) -> bool:
+        """Whether new pods may be placed on the node, which is in the table."""
+        return bool(self.is_ready[self.cards.ix[name]])
+
     def ix_of(self, name: str) -> int | None:
         """The node's row, or None when it is not known."""
         return self.cards.ix.get(name)

@@ -15,8 +15,8 @@ from extender.api.kinds import GpuNode, Row
 
 #: Seconds for which what has ended is kept: longer than two bookings and an election.
 KEPT_S: Final = 900
-#: A time of the ledger that is further ahead was written by a clock that was wrong: what is told
-#: has happened by now. Clocks of a cluster differ by seconds.
+#: Clocks of a cluster differ by seconds. A time further ahead comes from a wrong clock and counts
+#: as now.
 _AHEAD_S: Final = 60
 
 
@@ -133,4 +133,4 @@ class UsageMeter:
 
 
 def _no_later(at_s: int, now_s: int) -> int:
-    return min(at_s, now_s) if at_s > now_s + _AHEAD_S else at_s
+    return now_s if at_s > now_s + _AHEAD_S else at_s

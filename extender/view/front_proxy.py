@@ -52,7 +52,7 @@ async def read_front_proxy(client: Client) -> FrontProxy:
 
 
 async def follow_ca(client: Client, file: Path, poll_s: float = POLL_S) -> NoReturn:
-    """Keeps the CA in the file what the cluster says: it may be rotated while this program runs."""
+    """Write the cluster's CA into the file after each rotation."""
     while True:
         await asyncio.sleep(poll_s)
         try:

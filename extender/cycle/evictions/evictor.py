@@ -3,8 +3,8 @@
 From the moment a victim is queued the model has it as terminating, so no later plan counts on it or
 takes it again; the rows that the plan wrote before hold the places that it leaves. Right before
 each eviction its beneficiary must still wait for the places that the plan nominated. If it does
-not, the eviction is dropped, the victim stays, and the next cycle gives up what was promised. A
-victim whose eviction had no answer counts as terminating until a live read tells.
+not, the eviction is dropped, the victim stays, and the next cycle gives up what was promised. If
+an eviction gets no answer, its victim counts as terminating until a live read shows its state.
 
 Evictions start in the plan's order, many at a time. Only the last workload that a project gives in
 one plan waits for those before it: it may take the project below its share, and the others are then

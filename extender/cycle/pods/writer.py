@@ -46,7 +46,7 @@ from extender.state.refusals import Refusals
 #: Revocations under way at once.
 WRITES_AT_ONCE: Final = 32
 
-#: Between two looks at a pod whose eviction had no answer, at most.
+#: The longest pause between two reads of a pod after an eviction without an answer.
 _LOOK_AGAIN_S: Final = 2.0
 
 #: `unknown`: no answer came, so the eviction may have taken place.
@@ -192,8 +192,8 @@ class PodWriter:
         return "done"
 
     async def settle(self, pod: PodView) -> Outcome:
-        """What became of the pod whose eviction is `unknown`: `done`, `gone`, or `failed` if it
-        stays. Asks until the API server answers."""
+        """Read the pod after an `unknown` eviction, until the API server answers: `done` if the pod
+        is leaving, `gone`, or `failed` if it stays."""
         backoff = Backoff(cap_s=_LOOK_AGAIN_S)
         while True:
             try:
@@ -252,5 +252,5 @@ class PodWriter:
 
 
 def _without_answer(error: KubeError) -> Outcome:
-    """The outcome of an eviction that raised this."""
+    """The outcome of an eviction that raised the error."""
     return "unknown" if isinstance(error, Unavailable) else "failed"

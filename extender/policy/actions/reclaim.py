@@ -49,7 +49,7 @@ from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import reclaim_minimum_s
-from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller
+from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller, states_host
 from extender.policy.queues.room import check_room, format_amount
 from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session, placed_amounts
@@ -360,7 +360,7 @@ def _without_unstated(quota: Amounts) -> Amounts:
     gpu, cpu, memory = quota
     if gpu >= UNLIMITED:
         gpu = 0
-    return (gpu, 0, 0) if min(cpu, memory) >= UNLIMITED else (gpu, cpu, memory)
+    return (gpu, cpu, memory) if states_host(quota) else (gpu, 0, 0)
 
 
 def _share_of(queue: Queue) -> str:

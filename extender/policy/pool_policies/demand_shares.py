@@ -130,9 +130,7 @@ def _add_held(
         demand.tasks = [sum(kept_first[:n_least]), *kept_first[n_least:]]
     nodes = session.snapshot.nodes
     demand.on_cordoned = sum(
-        _size(queues, pod)
-        for pod in here
-        if pod.node and not nodes.is_ready[nodes.cards.ix[pod.node]]
+        _size(queues, pod) for pod in here if pod.node and not nodes.takes_pods(pod.node)
     )
     if not workload.is_preemptible:
         demand.fixed = demand.total

@@ -253,8 +253,7 @@ class _Surplus:
         with_gpus = [
             p
             for p in candidates.members[w]
-            if candidates.amounts[3 * p + GPU]
-            and nodes.is_ready[nodes.cards.ix[candidates.pods[p].node]]
+            if candidates.amounts[3 * p + GPU] and nodes.takes_pods(candidates.pods[p].node)
         ]
         leaving = set(self.statement.leaving())
         ruled_out = [p for p in candidates.guarded if p in with_gpus and p not in leaving]

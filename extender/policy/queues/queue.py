@@ -140,7 +140,7 @@ class Queue:
     def owes_its_host(self, need: Amounts) -> bool:
         """Whether GPU work within its quota may reclaim the CPU and memory of work like this: it
         asks for no GPU, and the queue states no quota of either."""
-        return not need[GPU] and min(self.quota[CPU], self.quota[MEMORY]) >= UNLIMITED
+        return not need[GPU] and not states_host(self.quota)
 
     def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
         """Whether it stays within the bound with so much more."""
@@ -203,6 +203,11 @@ class Queue:
 def frozen(amounts: list[int]) -> Amounts:
     """The amounts as they are now."""
     return amounts[0], amounts[1], amounts[2]
+
+
+def states_host(quota: Amounts) -> bool:
+    """Whether the quota states CPU or memory."""
+    return min(quota[CPU], quota[MEMORY]) < UNLIMITED
 
 
 def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:

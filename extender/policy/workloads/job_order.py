@@ -117,15 +117,14 @@ class JobQueue:
     def fill(self, waiting: Iterable[Pending]) -> None:
         """Add many at once."""
         for pending in waiting:
-            entries = self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
-            entries.append((pending.workload.key not in self.overdue, pending.sort_key, pending))
+            entries, entry = self._entry_of(pending)
+            entries.append(entry)
         self.kinds.sort(reverse=True)
         self.rest.sort(reverse=True)
 
     def push(self, pending: Pending) -> None:
         """Add a workload, or bring back one that has more pods."""
-        entries = self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
-        entry = pending.workload.key not in self.overdue, pending.sort_key, pending
+        entries, entry = self._entry_of(pending)
         # What comes back goes soon again, so it is near the end.
         low, high = 0, len(entries)
         while low < high:
@@ -135,6 +134,11 @@ class JobQueue:
             else:
                 high = middle
         entries.insert(low, entry)
+
+    def _entry_of(self, pending: Pending) -> tuple[list[_Entry], _Entry]:
+        """The list that takes the workload, and its entry there."""
+        entries = self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
+        return entries, (pending.workload.key not in self.overdue, pending.sort_key, pending)
 
     def head(self) -> Pending:
         """The workload that has its turn."""

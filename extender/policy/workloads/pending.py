@@ -61,7 +61,7 @@ class Pending:
     sort_key: SortKey = field(init=False)
 
     def __post_init__(self) -> None:
-        self._look()
+        self._work_out()
         if self.is_single:
             self._chunk = self.waiting
 
@@ -151,9 +151,10 @@ class Pending:
     def restart(self) -> None:
         """Work out anew what follows from the waiting and the live pods."""
         self._chunk = self._need = self._shapes = None
-        self._look()
+        self._work_out()
 
-    def _look(self) -> None:
+    def _work_out(self) -> None:
+        """What the waiting pods and the workload say of its turn."""
         workload, is_one = self.workload, len(self.waiting) == 1
         self.is_single = is_one and workload.min_member <= 1 and workload.tree is None
         self.sort_key = self._key()

@@ -29,7 +29,7 @@ class Fleet:
         self._holds = HostHolds()
         self._nodes = NodeTable()
         self._touched: set[str] = set()
-        #: By node and UID, the cards of bound pods whose rows are lost.
+        #: Cards of bound pods without a row, by node and UID.
         self._lost: dict[str, dict[str, tuple[CardShare, ...]]] = {}
         #: By node, what `beyond_rows` tells.
         self._beyond: dict[str, dict[str, int]] = {}
@@ -191,8 +191,8 @@ class Fleet:
         assert fresh.differences() == self._inventory.differences()
 
     def _hold_lost(self, name: str, cards: CardTable) -> None:
-        """Take the cards of pods whose rows are lost: they hold them until the rows are restored,
-        however long that takes. Of a pod whose claims are known these are taken already."""
+        """Take the cards of bound pods without a row, until the row is restored. Known claims have
+        taken their pods' cards already."""
         if lost := self._lost.get(name):
             by_claim = {each.uid for each in self.devices.held_on(name)}
             for uid in lost.keys() - by_claim:

@@ -1,4 +1,4 @@
-"""`ballast view` answers API servers whose certificates another CA has signed since it started."""
+"""`ballast view` answers API servers after the CA of their certificates has changed."""
 
 import asyncio
 import json

@@ -145,7 +145,7 @@ def test_every_package_of_the_kit_is_pinned() -> None:
 
 
 class Stage:
-    """Plays one tenant whose kernels last this long, by the card's clock."""
+    """Plays one tenant with kernels of this length by the card's clock."""
 
     def __init__(self, took_ms: float) -> None:
         self.took_ms = took_ms

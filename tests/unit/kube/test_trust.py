@@ -18,7 +18,7 @@ PATH = "/api/v1/nodes"
 
 @asynccontextmanager
 async def serving(authority: Authority, folder: Path, port: int = 0) -> AsyncIterator[int]:
-    """An API server whose certificate this CA signed; yields its port."""
+    """An API server with a certificate of this CA; yields its port."""
     pair = authority.serving(["localhost"], ["127.0.0.1"])
     file = folder / "server.pem"
     file.write_bytes(pair.certificate + pair.key)

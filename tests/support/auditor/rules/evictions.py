@@ -78,7 +78,7 @@ class Evictions(Rule):
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         self._open: dict[str, _Eviction] = {}
-        #: UIDs of pods whose last write was the mark.
+        #: UIDs of pods; the mark was the last write of each.
         self._just_marked: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._ended: deque[_Ended] = deque()
