@@ -44,6 +44,11 @@ ELSEWHERE: Final = frozenset(
     }
 )
 _FILE: Final = re.compile(r"`([\w./-]+\.(?:py|pyx|yaml|json|md|c|h|toml))(?:::(\w+))?`")
+_FENCED: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+#: Lines that begin with a bar, one below the other.
+_TABLE: Final = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
+_BAR: Final = re.compile(r"(?<!\\)\|")
+_RULE: Final = re.compile(r"[-:| ]+")
 _WORDS: Final = {2: "two", 4: "four", 8: "eight", 10: "ten"}
 _PARTS: Final = {5: "fifth"}
 
@@ -71,6 +76,7 @@ def longest_refusal_s(first_s: float) -> float:
     return refused.nodes[0].until
 
 
+PROSE: Final = (*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")))
 BIND_S: Final = option("control", "--bind-timeout")
 PAGES: Final = (
     ("autoscaling", f"again after {minutes(provisioning.RETRY_S)} minutes"),
@@ -161,6 +167,16 @@ def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
         if name:
             words = rf"\b{name}\b"
             assert any(re.search(words, (ROOT / each).read_text("utf-8")) for each in found), name
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
+def test_every_table_has_a_header_and_rows_of_its_width(page: Path) -> None:
+    for table in _TABLE.findall(_FENCED.sub("", page.read_text("utf-8"))):
+        header, *rows = table.splitlines()
+        assert rows, f"no rule below: {header}"
+        assert _RULE.fullmatch(rows[0]), f"no header above: {header}"
+        n_bars = len(_BAR.findall(header))
+        assert not [row for row in rows if len(_BAR.findall(row)) != n_bars]
 
 
 @cache
