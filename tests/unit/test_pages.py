@@ -145,7 +145,7 @@ PAGES: Final = (
     ("usage", f"the last {books.PERIOD_S + books.SETTLE_S:g} s before the controller is killed"),
     ("usage", f"more than {books.SETTLE_S} s late"),
     ("usage", f"takes effect up to {books.PERIOD_S + books.SETTLE_S:g} s late"),
-    ("usage", f"a restart of {lost_work.RESTART_S} s each"),
+    ("usage", f"plus {lost_work.RESTART_S} s for each restart"),
     ("web", f"pages of {tables.ROWS} rows"),
     ("web", f"looked at every {answering.EVERY_S:g} seconds"),
 )
