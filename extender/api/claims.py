@@ -224,7 +224,9 @@ def gpus_of_claims(
         found += [each for each in asked if each]
     shares = [each for each in found if each.share_mib]
     if shares and len(found) > 1:
-        raise UnitError("a share of a card is asked for and other cards besides; ask for one share")
+        raise UnitError(
+            "a share of a card is requested together with other cards; request one share"
+        )
     return shares[0] if shares else ClaimedGpus(sum(each.n_cards for each in found))
 
 

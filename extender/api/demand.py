@@ -204,7 +204,7 @@ def read_demand(pod: Pod) -> Demand | Refused:
         cpu, memory = host_request(pod, "cpu", parse_cpu), host_request(pod, "memory", parse_memory)
         counted = read_counted(pod)
         if devices and counted:
-            raise UnitError(f"asks for cards and for {counted[0][0]}; use one of them")
+            raise UnitError(f"requests both cards and {counted[0][0]}; use one of them")
     except UnitError as error:
         return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}")
     return Demand(devices, milli, mib, cpu, memory, counted)
@@ -274,7 +274,7 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
     if 0 < demand.milli < request:
         raise UnitError(
             f"{COMPUTE_REQUEST} is {request} milli, above the {demand.milli} milli of each card"
-            " that the pod asks for; lower it, or ask for a larger fraction"
+            " that the pod requests; lower it, or request a larger fraction"
         )
     return request, limit
 
@@ -364,7 +364,7 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     if whole:
         told.append(names.NVIDIA_GPU)
     if len(told) > 1:
-        raise UnitError(f"asks with {' and '.join(told)}; use one of them")
+        raise UnitError(f"requests GPUs with {' and '.join(told)}; use one of them")
     if DEVICES in notes and FRACTION not in notes and MEMORY not in notes:
         raise UnitError(f"{DEVICES} needs {FRACTION} or {MEMORY} beside it")
     if told:
@@ -377,7 +377,7 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     else:
         request = _milli_request(asked_milli)
     if request[0] > MAX_DEVICES:
-        raise UnitError(f"wants {request[0]} cards, a node has at most {MAX_DEVICES}")
+        raise UnitError(f"requests {request[0]} cards, a node has at most {MAX_DEVICES}")
     return request
 
 

@@ -47,7 +47,7 @@ _WHY: Final = {
     "hami.io/vgpu-mode": "Ballast's own library holds the cap",
 }
 _ENVS: Final = {
-    "CUDA_OVERSUBSCRIBE": "memory that no pod asked for is lent by memoryLending of the pool",
+    "CUDA_OVERSUBSCRIBE": "memoryLending of the node pool lends memory that no pod requested",
     "GPU_CORE_UTILIZATION_POLICY": "timeSlicing of the GpuNodePool says how time is divided",
     "CUDA_TASK_PRIORITY": "use a priority class",
 }
@@ -69,7 +69,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif told.get("kind") == "ConfigMap":
             _config(told, done)
         else:
-            done.notes.append(f"{Fields(told).named} is no object of HAMi's: left out")
+            done.notes.append(f"{Fields(told).named} is not an object of HAMi: left out")
     return done
 
 
@@ -141,7 +141,7 @@ def _config(told: Manifest, done: Converted) -> None:
         ("devicememoryscaling", "cards are not given out above their memory: see memoryLending"),
         ("deviceSplitCount", "a card is shared by as many pods as their requests allow"),
         ("devicesplitcount", "a card is shared by as many pods as their requests allow"),
-        ("migstrategy", "MIG instances are asked for by their resource names"),
+        ("migstrategy", "MIG instances are requested by their resource names"),
     ):
         if word in text:
             done.lost.append(Lost(named, word, why))

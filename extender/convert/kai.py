@@ -103,7 +103,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
             drop_scheduler(template_of(made), SCHEDULERS)
             done.objects.append(made)
         else:
-            done.notes.append(f"{Fields(told).named} is no object of KAI's: left out")
+            done.notes.append(f"{Fields(told).named} is not an object of KAI: left out")
     by_name = {draft.name: draft for draft in drafts}
     for queue, space in namespaces_by(listed, QUEUE_LABELS):
         if queue in by_name:

@@ -88,7 +88,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif is_workload(told):
             done.objects.append(_workload(told, done))
         else:
-            done.notes.append(f"{Fields(told).named} is no object of Kueue's: left out")
+            done.notes.append(f"{Fields(told).named} is not an object of Kueue: left out")
     _add_namespaces(local, drafts, done)
     _limit_cohorts(drafts)
     build(drafts.values(), done, has_namespaces=True)

@@ -86,7 +86,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
             drop_scheduler(template_of(made), SCHEDULERS)
             done.objects.append(made)
         else:
-            done.notes.append(f"{Fields(told).named} is no object of Run:ai's: left out")
+            done.notes.append(f"{Fields(told).named} is not an object of Run:ai: left out")
     build(drafts, done, has_namespaces=True)
     return done
 

@@ -190,7 +190,7 @@ _WHY_NOT: Final = {
     "mail-user": "there is no mail",
     "mail-type": "there is no mail",
     "chdir": "set workingDir in the container",
-    "requeue": "an evicted Job's pods are made again",
+    "requeue": "an evicted Job's pods are created again",
     "signal": "an evicted pod has its termination grace period",
 }
 

@@ -102,7 +102,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
             change(template, _VGPU, Fields(told).named, done)
             done.objects.append(made)
         else:
-            done.notes.append(f"{Fields(told).named} is no object of Volcano's: left out")
+            done.notes.append(f"{Fields(told).named} is not an object of Volcano: left out")
     for queue, space in used:
         if queue in drafts and space:
             drafts[queue].namespaces.append(space)

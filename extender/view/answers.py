@@ -14,7 +14,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 #: `never`: no node of its pools could hold it, or no limit would let it, whatever leaves.
 State = Literal["runs", "starting", "waits", "never"]
 #: `starts`: the decision has a place for it, once what it stops or moves is gone. `never`: it can't
-#: run as it is. `not ours`: no pod of it asks for GPUs, so kube-scheduler alone places it.
+#: run as it is. `not ours`: none of its pods requests GPUs, so kube-scheduler alone places it.
 Prospects = Literal["starts", "waits", "never", "not ours"]
 #: What can be said of when a workload starts; `extender.view.forecast` has the rules.
 Word = Literal["promised", "forecast", "no forecast"]

@@ -111,7 +111,7 @@ def _prospects(
     plan, holds = foresight.picture.plan, _holds_after(foresight.picture)
     for key, workload in wanted.items():
         if workload is None:
-            yield Prospect(workload=key, state="not ours", message="no pod of it asks for GPUs")
+            yield Prospect(workload=key, state="not ours", message="none of its pods requests GPUs")
             continue
         refused, state = plan.waits.get(key), _state(plan, workload)
         told = Prospect(

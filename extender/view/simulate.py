@@ -93,7 +93,7 @@ def _job(picture: Picture, job: Job, number: int) -> WorkloadView:
     except ValueError as error:
         raise BadChangeError(f"gpus: {error}") from None
     if not 1 <= job.pods <= 10_000 or milli < 1:
-        raise BadChangeError("a job has 1 to 10000 pods, and each asks for some of a GPU")
+        raise BadChangeError("a job has 1 to 10000 pods, and each requests part of a GPU or more")
     if milli > MILLI_PER_GPU and milli % MILLI_PER_GPU:
         raise BadChangeError(f"{job.gpus} GPUs for a pod: a part of one GPU, or whole GPUs")
     given = {} if job.priority is None else {"priority": job.priority}

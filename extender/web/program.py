@@ -51,7 +51,7 @@ async def run(options: WebOptions) -> None:
     address = Address.parse(options.listen)
     if not address.is_loopback:
         raise ListenError(
-            f"{options.listen} can be reached from other hosts, and asks for no login: listen on"
+            f"{options.listen} can be reached from other hosts, and requires no login: listen on"
             " 127.0.0.1, behind a proxy in the same pod where others are to reach it"
         )
     if options.is_behind_proxy:

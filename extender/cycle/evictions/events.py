@@ -83,8 +83,8 @@ def victim_note(
     elif eviction.note:
         told += f": {eviction.note}"
     if maker is None:
-        return f"{told}. No controller owns the pod, so it is not made again."
-    return f"{told}. {maker.kind} {maker.name} makes the pod again, and that one is queued."
+        return f"{told}. No controller owns the pod, so it is not created again."
+    return f"{told}. {maker.kind} {maker.name} creates the pod again, and the new pod is queued."
 
 
 def beneficiary_note(

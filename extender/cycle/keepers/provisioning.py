@@ -210,7 +210,7 @@ def _requested(request: ProvisioningRequest) -> str:
 
 def _asked_for(scale_up: ScaleUp) -> str:
     n_nodes = scale_up.n_nodes
-    return "1 node is asked for" if n_nodes == 1 else f"{n_nodes} nodes are asked for"
+    return "1 node is requested" if n_nodes == 1 else f"{n_nodes} nodes are requested"
 
 
 def _told_of(scale_up: ScaleUp, name: str, request: ProvisioningRequest | None) -> str:

@@ -322,7 +322,7 @@ def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:
     meta = pod.metadata
     return Refused(
         Reason.INVALID_REQUEST,
-        f"{meta.namespace}/{meta.name}: it asks for no GPU: create it without the scheduling gate"
+        f"{meta.namespace}/{meta.name}: it requests no GPU: create it without the scheduling gate"
         f" {names.GATE}",
     )
 

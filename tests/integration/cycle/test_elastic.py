@@ -82,7 +82,7 @@ async def test_work_within_quota_is_asked_for_once_and_until_it_starts(scene: Sc
     assert asked["nvidia.com/gpu"] == "2"
     assert not any("ballast.dev" in name for name in asked)
     name = request["metadata"]["name"]
-    word = f"1 node is asked for by ProvisioningRequest {name}"
+    word = f"1 node is requested by ProvisioningRequest {name}"
     await scene.until(lambda: word in waits_for(scene, "team-a"), "the pods to say so")
     why_not = "only work within its project's and department's quota gets new nodes"
     await scene.until(lambda: why_not in waits_for(scene, "team-b"), "team-b to be told why not")

@@ -98,7 +98,7 @@ async def test_gated_pod_that_asks_for_no_gpu_is_told_so_and_is_in_nothings_way(
     await scene.until(lambda: bool(placed()), "a condition that says why")
     ((reason, message),) = placed()
     assert reason == "InvalidRequest"
-    assert "asks for no GPU" in message
+    assert "requests no GPU" in message
     assert ("InvalidRequest", "no-gpu") in scene.events("team-a")
     scene.submit_pod("team-a", "with-gpu", 1000)
     await scene.until_bound("team-a", 1)

@@ -86,7 +86,7 @@ async def test_pods_that_are_owed_nodes_are_seen_and_bound_nowhere_before_they_h
     urgent = "ballast-interactive"
     scene.submit_job("team-a", "train", 2, 2000, group="train", priority_class=urgent)
     await scene.until(lambda: are_seen(scene, "team-a", 2), "two unschedulable pods")
-    word = "2 nodes are asked for by its pods, which wait without the gate"
+    word = "2 nodes are requested by its pods, which wait without the gate"
     await scene.until(lambda: word in waits_for(scene, "team-a"), "the pods to say so")
     # One node of the two: it fits a pod of the gang, and the gang waits for both.
     scene.cluster.add_gpu_nodes(1, 2, prefix="first")

@@ -46,7 +46,7 @@ def test_a_reclaimed_pod_learns_the_project_and_the_figures_but_no_name() -> Non
     told = victim_note(eviction(Reason.RECLAIMED, note), VICTIM, other, JOB)
     assert told == (
         f"reclaimed for project search (1 GPU): {note}."
-        " Job filler makes the pod again, and that one is queued."
+        " Job filler creates the pod again, and the new pod is queued."
     )
 
 
@@ -54,7 +54,7 @@ def test_a_preempted_pod_learns_for_which_workload_of_its_project() -> None:
     told = victim_note(eviction(Reason.PREEMPTED), VICTIM, workload("urgent", "vision", 75), None)
     assert told == (
         "preempted for vision/urgent (1 GPU): its priority is 75, this pod's is 50."
-        " No controller owns the pod, so it is not made again."
+        " No controller owns the pod, so it is not created again."
     )
 
 

@@ -129,7 +129,7 @@ async def test_a_gang_that_lacks_nodes_has_one_request_of_exactly_its_pods() -> 
     assert spec["containers"][0]["resources"]["requests"] == {names.NVIDIA_GPU: "8"}
     assert spec["nodeSelector"] == {"pool": "gpu"}
     detail = plan.waits["team-a/g"].detail
-    assert f"2 nodes are asked for by ProvisioningRequest {name}" in detail
+    assert f"2 nodes are requested by ProvisioningRequest {name}" in detail
 
 
 async def test_what_is_above_quota_has_none_and_is_told_why() -> None:

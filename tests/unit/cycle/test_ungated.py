@@ -123,7 +123,7 @@ async def test_a_gang_that_lacks_nodes_loses_its_gate_and_asks_for_nodes_of_its_
     # The extender accepts no node for a pod that has lost its plan.
     assert scene.patches["p0"]["metadata"]["annotations"][names.ANNOTATION_PLAN] is None
     assert names.ANNOTATION_REVOKED in scene.patches["p0"]["metadata"]["annotations"]
-    assert "2 nodes are asked for by its pods" in plan.waits["team-a/g"].detail
+    assert "2 nodes are requested by its pods" in plan.waits["team-a/g"].detail
 
 
 async def test_what_is_above_quota_keeps_its_gate_and_is_told_why() -> None:

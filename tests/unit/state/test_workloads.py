@@ -64,7 +64,7 @@ def test_a_gated_pod_that_asks_for_no_gpu_is_a_problem() -> None:
     workload = only(pod("a").host("2", "1Gi").build())
     assert workload.problem is not None
     assert workload.problem.reason is Reason.INVALID_REQUEST
-    assert "asks for no GPU" in workload.problem.detail
+    assert "requests no GPU" in workload.problem.detail
 
 
 def test_a_launcher_without_gpu_and_gate_is_no_part_of_its_gang() -> None:

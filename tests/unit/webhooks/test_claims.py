@@ -173,9 +173,9 @@ REFUSED = {
 @pytest.mark.parametrize("others", [(request(),), (share("1Gi"),)])
 def test_share_and_other_cards_in_one_pod_are_refused(others: Any) -> None:
     reading = reader({"t": claims(share("10Gi"), *others)})
-    assert "ask for one share" in refusal(claiming("t"), reading)
+    assert "request one share" in refusal(claiming("t"), reading)
     reading = reader({"t": claims(share("10Gi")), "u": claims(*others)})
-    assert "ask for one share" in refusal(claiming("t", "u"), reading)
+    assert "request one share" in refusal(claiming("t", "u"), reading)
 
 
 @pytest.mark.parametrize(
