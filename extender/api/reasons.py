@@ -12,7 +12,7 @@ import msgspec
 
 
 class Reason(StrEnum):
-    """Why something waits, was refused, was placed or was taken down."""
+    """Why something waits, was refused, was placed or was evicted."""
 
     # A workload waits.
     GANG_INCOMPLETE = "GangIncomplete"
@@ -41,10 +41,10 @@ class Reason(StrEnum):
     RELEASE_REFUSED = "ReleaseRefused"
     CLAIMS_NOT_MET = "ClaimsNotMet"
     SCHEDULER_AWAY = "SchedulerAway"
-    # A workload moves on.
+    # A workload starts.
     RESERVED = "Reserved"
     SCHEDULED = "Scheduled"
-    # A workload is taken down.
+    # A pod is evicted.
     RECLAIMED = "Reclaimed"
     PREEMPTED = "Preempted"
     MOVED = "Moved"
@@ -53,13 +53,13 @@ class Reason(StrEnum):
     GANG_STALE = "GangStale"
     #: In elastic node pools whose autoscaler reads pods.
     GATED_AGAIN = "GatedAgain"
-    # A pod on its node uses what it was not given.
+    # A pod exceeds its share of a GPU.
     GPU_UNPROTECTED = "GpuUnprotected"
     GPU_MEMORY_OVER_CAP = "GpuMemoryOverCap"
     GPU_NOT_GIVEN = "GpuNotGiven"
     GPU_CONTAINER_RESTARTED = "GpuContainerRestarted"
     UNLEDGERED = "Unledgered"
-    # An object is as its author can have meant it, or not.
+    # An object is valid, or not.
     ACCEPTED = "Accepted"
     INVALID_FIGURES = "InvalidFigures"
     INVALID_LABELS = "InvalidLabels"
@@ -91,24 +91,24 @@ STOPS: Final = MOVES | {Reason.RECLAIMED, Reason.PREEMPTED, Reason.GANG_STALE}
 
 SENTENCES: dict[Reason, str] = {
     Reason.GANG_INCOMPLETE: "fewer pods exist than the group's minMember",
-    Reason.INSUFFICIENT_GPU: "no node of the workload's pools has the cards free",
+    Reason.INSUFFICIENT_GPU: "no node of the workload's pools has enough free cards",
     Reason.INSUFFICIENT_NODE_RESOURCES: "nodes with free cards lack CPU, memory or pod slots",
-    Reason.NO_MATCHING_NODE: "no node matches the selectors, tolerations and card model asked for",
-    Reason.NO_TOPOLOGY_DOMAIN: "no one domain of the required topology level has room for all pods",
-    Reason.POD_AFFINITY_UNMET: "nodes with room are barred by pod affinity or anti-affinity",
+    Reason.NO_MATCHING_NODE: "no node matches the selectors, tolerations and card model",
+    Reason.NO_TOPOLOGY_DOMAIN: "no domain of the required topology level has room for all pods",
+    Reason.POD_AFFINITY_UNMET: "pod affinity or anti-affinity rules out the nodes with room",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "non-preemptible work runs within quota only",
     Reason.OVER_FAIR_SHARE: "the project has its fair share, so no pod is evicted for it",
     Reason.OVER_LIMIT: "the project or its department is at its limit",
     Reason.OVER_BUDGET: "the project has used its GPU-hours of this month and borrows no more",
-    Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
+    Reason.UNKNOWN_NODE_POOL: "the requested node pool does not exist",
     Reason.UNKNOWN_PROJECT: "the project does not exist",
-    Reason.UNKNOWN_TOPOLOGY: "the topology or the level of it that is asked for does not exist",
+    Reason.UNKNOWN_TOPOLOGY: "the requested topology or topology level does not exist",
     Reason.PRIORITY_CLASS_NOT_ALLOWED: "the project does not allow the priority class",
     Reason.INVALID_REQUEST: "the GPU request is not understood",
-    Reason.HELD_BY_OTHER_GATE: "a scheduling gate that is not ours holds its pods",
+    Reason.HELD_BY_OTHER_GATE: "another controller's scheduling gate holds its pods",
     Reason.HELD_BY_OWNER: "the annotation ballast.dev/hold holds its pods",
-    Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
-    Reason.WAITING_FOR_TURN: "workloads before it are decided first",
+    Reason.WAITING_FOR_VICTIMS: "its cards are reserved, and pods that hold them are terminating",
+    Reason.WAITING_FOR_TURN: "workloads ahead of it are decided first",
     Reason.GANG_SIZE_UNKNOWN: "nothing says how many pods of the group must run together",
     Reason.PLACEMENT_REFUSED: "kube-scheduler did not bind it where it was planned",
     Reason.RELEASE_REFUSED: "the API server refuses the patch that releases its pod",
@@ -116,27 +116,27 @@ SENTENCES: dict[Reason, str] = {
     Reason.SCHEDULER_AWAY: "kube-scheduler binds none of the pods released to it",
     Reason.RESERVED: "cards are reserved in the ledger",
     Reason.SCHEDULED: "every required pod is bound",
-    Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
-    Reason.PREEMPTED: "stopped for work of higher priority",
-    Reason.MOVED: "stopped to start again on another node, so that other work fits here",
-    Reason.NODE_EMPTIED: "stopped to start again on another node, so that its node becomes empty",
-    Reason.GANG_STALE: "stopped because its gang stayed below minMember",
+    Reason.RECLAIMED: "evicted for a project below its fair share",
+    Reason.PREEMPTED: "evicted for work of higher priority",
+    Reason.MOVED: "evicted to start again on another node, so that other work fits here",
+    Reason.NODE_EMPTIED: "evicted to start again on another node, so that its node becomes empty",
+    Reason.GANG_STALE: "evicted because its gang stayed below minMember",
     Reason.GATED_AGAIN: "deleted while it waited, so that no node is added for it",
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
     Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
-    Reason.GPU_NOT_GIVEN: "the pod uses a card that is given to others",
+    Reason.GPU_NOT_GIVEN: "the pod uses a card that is allocated to other pods",
     Reason.GPU_CONTAINER_RESTARTED: "a container was ended to start again with the library",
-    Reason.UNLEDGERED: "the pod holds GPUs that Ballast did not give it",
-    Reason.ACCEPTED: "every figure is understood, and what is named exists",
+    Reason.UNLEDGERED: "the pod holds GPUs that Ballast did not allocate",
+    Reason.ACCEPTED: "every value is understood, and every named object exists",
     Reason.INVALID_FIGURES: "a figure is not understood",
-    Reason.INVALID_LABELS: "a label or figure of the node is not understood",
-    Reason.UNKNOWN_REFERENCE: "what it names does not exist",
+    Reason.INVALID_LABELS: "a label or value of the node is not understood",
+    Reason.UNKNOWN_REFERENCE: "an object that it names does not exist",
     Reason.NAMESPACE_TAKEN: "a namespace that it lists belongs to an older project",
     Reason.WITHIN_QUOTA: "its pods hold no more than its quota",
     Reason.ABOVE_QUOTA: "its pods hold more than its quota, and no more than its fair share",
     Reason.ABOVE_FAIR_SHARE: "its pods hold more than its fair share",
     Reason.WITHIN_BUDGET: "it has GPU-hours of this month left",
-    Reason.USAGE_UNKNOWN: "what it used this month is not known, so its budget has no effect",
+    Reason.USAGE_UNKNOWN: "its usage of this month is not known, so its budget has no effect",
     Reason.NOMINATED: "the clusters were asked, and the best was nominated",
     Reason.NO_CLUSTER: "no cluster that gave an answer can run it",
     Reason.NOT_PLANNED: "the pod is not planned and may not be placed directly",
@@ -152,7 +152,7 @@ SENTENCES: dict[Reason, str] = {
 #: What helps a workload that waits, in one sentence for its owner. docs/reasons.md says the same.
 HELP: dict[Reason, str] = {
     Reason.GANG_INCOMPLETE: "Create the rest of its pods, or lower minMember.",
-    Reason.INSUFFICIENT_GPU: "It starts when others leave; a smaller request per pod fits sooner.",
+    Reason.INSUFFICIENT_GPU: "It starts when GPUs become free; a smaller request fits sooner.",
     Reason.INSUFFICIENT_NODE_RESOURCES: "Lower the CPU or memory requests of the pod.",
     Reason.NO_MATCHING_NODE: "Compare its node selector, affinity, tolerations and GPU model with"
     " the nodes.",
@@ -172,14 +172,14 @@ HELP: dict[Reason, str] = {
     Reason.GANG_SIZE_UNKNOWN: "State the size on the pods, or in a GpuPodGroup.",
     Reason.PRIORITY_CLASS_NOT_ALLOWED: "Name a priority class that the project allows.",
     Reason.INVALID_REQUEST: "Create the pod again with a request that is accepted.",
-    Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate has to remove it.",
-    Reason.HELD_BY_OWNER: "Let it go on with kubectl ballast resume; it has kept its age.",
-    Reason.WAITING_FOR_VICTIMS: "Its place is kept; it starts when they have stopped.",
+    Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate must remove it.",
+    Reason.HELD_BY_OWNER: "Resume it with kubectl ballast resume; it has kept its age.",
+    Reason.WAITING_FOR_VICTIMS: "Its GPUs are reserved; it starts when those pods have ended.",
     Reason.WAITING_FOR_TURN: "It is tried again in every cycle.",
-    Reason.PLACEMENT_REFUSED: "See why kube-scheduler refuses it; it is planned again by itself.",
+    Reason.PLACEMENT_REFUSED: "See why kube-scheduler refuses it; Ballast plans it again.",
     Reason.RELEASE_REFUSED: "See which admission policy or webhook refuses it.",
     Reason.CLAIMS_NOT_MET: "Check its volumes: kubectl get pvc.",
-    Reason.SCHEDULER_AWAY: "Check the kube-scheduler of Ballast; nothing has to be created again.",
+    Reason.SCHEDULER_AWAY: "Check Ballast's kube-scheduler; no pod has to be created again.",
 }
 
 
