@@ -29,7 +29,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "memoryMiB": "MiB of memory that the card has.",
         "uuid": "The card's UUID, as the driver reports it.",
         "model": "The card's model, as GPU feature discovery or the driver reports it.",
-        "health": "Unhealthy: no pod is given the card.",
+        "health": "Unhealthy: the card is not allocated to new pods.",
     },
     "ForeignHold": {
         "uid": "UID of the pod.",
@@ -43,9 +43,9 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     "GpuNodePoolStatus": {
         "observedGeneration": "metadata.generation of the object when this was written.",
         "nodes": "Nodes that the pool has.",
-        "capacity": f"What the pool's healthy cards amount to, {_GPUS}.",
+        "capacity": f"The pool's healthy cards, {_GPUS}.",
         "allocated": f"What pods hold in the pool, {_GPUS}.",
-        "fragmented": f"What is free on cards that are partly used, {_GPUS}.",
+        "fragmented": f"What is free on partly used cards, {_GPUS}.",
         "conditions": "Whether the pool works as its spec says.",
     },
     "GpuNodeSpec": {
@@ -58,7 +58,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "devices": "The node's cards.",
         "cards": "How many cards the node has.",
         "healthyCards": "How many of them are healthy.",
-        "conditions": "Whether the node's cards can be given to pods.",
+        "conditions": "Whether the node's cards can be allocated.",
     },
     "GpuPodGroup": {"spec": "What the group's pods need to run."},
     "GpuPodGroupStatus": {
@@ -91,7 +91,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "milliGpuSeconds": "The same exactly: thousandths of a GPU times seconds.",
     },
     "MoveHold": {
-        "owner": "UID of the controller that makes the moved pod again.",
+        "owner": "UID of the controller that creates the moved pod again.",
         "cpuMilli": "Thousandths of a CPU that the pod requests.",
         "memoryMiB": "MiB of host memory that the pod requests.",
         "goneAt": "Unix seconds when the moved pod was seen to be gone; 0: not yet.",
@@ -104,14 +104,14 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "gpuMilliSeconds": "Thousandths of a GPU times seconds.",
         "cpuMilliSeconds": "Thousandths of a CPU times seconds.",
         "memoryMiBSeconds": "MiB of host memory times seconds.",
-        "asOf": "Unix seconds at which the figures stood so.",
+        "asOf": "Unix seconds of these figures.",
     },
     "PoolUse": {
         "name": "Name of the GpuNodePool.",
         "quota": f"The quota in force, {_GPUS}.",
-        "fairShare": f"What the queue is entitled to for what it asks for, {_GPUS}.",
+        "fairShare": f"The fair share, for what the queue requests, {_GPUS}.",
         "allocated": f"What the queue's pods hold, {_GPUS}.",
-        "allocatedNonPreemptible": f"The part of it that may not be taken back, {_GPUS}.",
+        "allocatedNonPreemptible": f"What its non-preemptible pods hold, {_GPUS}.",
         "requested": f"What the queue's pods hold and wait for, {_GPUS}.",
     },
     "QueueStatus": {
@@ -124,7 +124,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     "QueueSummary": {
         "quota": f"The quota in force, {_GPUS}.",
         "limit": f"The limit in force, {_GPUS}, or unlimited.",
-        "fairShare": f"What the queue is entitled to for what it asks for, {_GPUS}.",
+        "fairShare": f"The fair share, for what the queue requests, {_GPUS}.",
         "allocated": f"What the queue's pods hold, {_GPUS}.",
         "borrowed": f"What the queue's pods hold above its quota, {_GPUS}.",
         "requested": f"What the queue's pods hold and wait for, {_GPUS}.",
@@ -140,8 +140,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "cards": "What the pod holds of which card.",
         "computeRequestMilli": "Thousandths of each card's time that the pod is guaranteed.",
         "computeLimitMilli": "Thousandths of each card's time that the pod gets at most.",
-        "nonPreemptible": "Whether the pod may not be evicted for others.",
-        "state": "nominated: victims have to leave first; reserved: may be bound; bound: is bound.",
+        "nonPreemptible": "Whether the pod may not be evicted for other work.",
+        "state": "nominated: waits for victims to leave; reserved: may be bound; bound: is bound.",
     },
     "UsageLine": {
         "user": "The pods' label ballast.dev/user; empty without one, * for users beyond 256.",

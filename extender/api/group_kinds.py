@@ -22,7 +22,7 @@ class GpuTopologySpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class GpuTopology(Struct, rename="camel", kw_only=True):
-    """How near nodes are to one another, told by labels that nodes have."""
+    """How near nodes are to one another, by node labels."""
 
     metadata: ObjectMeta
     spec: GpuTopologySpec = field(default_factory=GpuTopologySpec)
@@ -91,7 +91,10 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = ""
     preemptibility: Annotated[
         Literal["", "Preemptible", "NonPreemptible"],
-        Meta(description="Whether it may be evicted for others; by its priority when empty."),
+        Meta(
+            description="Whether it may be evicted for other work; decided by its priority when"
+            " empty."
+        ),
     ] = ""
     max_concurrent_pods: Annotated[
         int | None, Meta(description="Pods of the group that may run at once.")
@@ -100,7 +103,7 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         int | None, Meta(description="Expected run time, used to backfill.")
     ] = None
     preemption_delay_seconds: Annotated[
-        int, Meta(ge=0, description="How long it waits before other work is stopped for it.")
+        int, Meta(ge=0, description="How long it waits before other work is evicted for it.")
     ] = 0
     weight: Annotated[
         WorkloadWeight | None,
@@ -113,8 +116,8 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         int,
         Meta(
             ge=-1,
-            description="How long it may run with fewer pods than it must before all of it is"
-            " stopped; -1: for ever.",
+            description="How long it may run below its minimum before all its pods are evicted;"
+            " -1: for ever.",
         ),
     ] = 60
 
@@ -131,7 +134,7 @@ class GpuPodGroupStatus(Struct, rename="camel", kw_only=True):
 
 
 class GpuPodGroup(Struct, rename="camel", kw_only=True):
-    """Pods that are placed as one: a gang."""
+    """A gang: pods that start together or not at all."""
 
     metadata: ObjectMeta
     spec: GpuPodGroupSpec = field(default_factory=GpuPodGroupSpec)

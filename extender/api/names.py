@@ -15,7 +15,7 @@ SYSTEM_NAMESPACE: Final = "ballast-system"
 NODE_NAMESPACE: Final = "ballast-node"
 #: Namespaces that belong to no project: the cluster's own pods and ours start without us.
 SYSTEM_NAMESPACES: Final = ("kube-system", SYSTEM_NAMESPACE, NODE_NAMESPACE)
-#: On a namespace that a GpuProject lists, with this value; policies select namespaces by it.
+#: On a namespace that a GpuProject lists, with the value `true`; policies select namespaces by it.
 LABEL_MANAGED: Final = "ballast.dev/managed"
 MANAGED: Final = "true"
 SCHEDULER_NAME: Final = "ballast-scheduler"
@@ -25,7 +25,7 @@ LEASE_NAME: Final = "ballast-control"
 #: Kubernetes' own label; on GpuPodGroups that the controller makes.
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
-#: On a ProvisioningRequest: the pods that it was made for, as a digest of what they ask for.
+#: On a ProvisioningRequest: a digest of the requests of the pods that it was created for.
 ANNOTATION_REQUESTED: Final = "ballast.dev/requested"
 #: On a ProvisioningRequest: the name of the workload that lacks nodes, in the same namespace.
 ANNOTATION_WORKLOAD: Final = "ballast.dev/workload"
@@ -49,12 +49,12 @@ LABEL_WORKLOAD_KIND: Final = "ballast.dev/workload-kind"
 LABEL_POD_GROUP: Final = "ballast.dev/pod-group"
 #: The leaf of its group's tree of sub-groups that the pod belongs to.
 LABEL_SUB_GROUP: Final = "ballast.dev/sub-group"
-#: The user that the work belongs to: users of one project share what the project has.
+#: The user that the work belongs to: users of a project have equal shares of it.
 LABEL_USER: Final = "ballast.dev/user"
 #: `preemptible` or `non-preemptible`.
 LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
 
-#: The condition of a pod that has waited: whether it has its place, and if not, why.
+#: The condition of a pod that waits, or has waited: whether it is placed, and if not, why.
 CONDITION_PLACED: Final = "ballast.dev/Placed"
 #: Of a Workload of Kueue: whether a cluster was nominated for it, and what each one answered.
 CONDITION_DISPATCHED: Final = "ballast.dev/Dispatched"
@@ -63,18 +63,20 @@ ANNOTATION_PLAN: Final = "ballast.dev/plan"
 #: The row that was taken back from an unbound pod, and may never be bound:
 #: `<node> <epoch> <reservedAt>`.
 ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
-#: Where kube-scheduler did not bind the pod as planned (`extender.state.refusals` has its form).
+#: Nodes on which kube-scheduler did not bind the pod as planned, and until when they are left out.
 ANNOTATION_REFUSED: Final = "ballast.dev/refused"
 #: The cards a pod holds, written by the Binding: `<index>:<milli>:<MiB>`, comma separated.
 ANNOTATION_CARDS: Final = "ballast.dev/cards"
 #: A share of one card: "0.5" is half of its memory and of its time.
 ANNOTATION_FRACTION: Final = "ballast.dev/gpu-fraction"
-#: A share of one card, as so many MiB of its memory.
+#: A share of one card, in MiB of its memory.
 ANNOTATION_MEMORY: Final = "ballast.dev/gpu-memory"
-#: Who gives the share of `ANNOTATION_MEMORY`, where that is a claim; the webhook writes both.
+#: `claim`: a ResourceClaim gives the share that ballast.dev/gpu-memory states; the webhook writes
+#: both.
 ANNOTATION_MEMORY_BY: Final = "ballast.dev/gpu-memory-by"
 BY_CLAIM: Final = "claim"
-#: So many MiB of the card may be used, where its pool lends memory that no pod asked for.
+#: The most MiB of the card that the pod may use, in node pools that lend memory that no pod
+#: requested.
 ANNOTATION_MEMORY_LIMIT: Final = "ballast.dev/gpu-memory-limit"
 #: Guaranteed share of compute time on each of the pod's cards, such as "0.25".
 ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
@@ -82,34 +84,34 @@ ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"
 #: Node pools in order of preference, comma separated.
 ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
-#: The GpuTopology whose levels the next two annotations name; needed where several have the level.
+#: The GpuTopology whose level the pod names; needed if several have the level.
 ANNOTATION_TOPOLOGY: Final = "ballast.dev/topology"
-#: All pods of the group run in one domain of this level, a node label. What the GpuPodGroup says
-#: comes first.
+#: All pods of the group run in one domain of this level, a node label. The GpuPodGroup takes
+#: precedence.
 ANNOTATION_TOPOLOGY_REQUIRED: Final = "ballast.dev/topology-required-level"
-#: The pods of the group run in one domain of this level where one has room.
+#: The pods of the group run in one domain of this level if one has room.
 ANNOTATION_TOPOLOGY_PREFERRED: Final = "ballast.dev/topology-preferred-level"
-#: How many pods of the group must run together (creates the GpuPodGroup where there is none). On a
-#: GpuPodGroup with the same minMember: the pods have said so, and what they say now counts.
+#: How many pods of the group must run together. On a GpuPodGroup with the same minMember: it comes
+#: from the pods, and follows them.
 ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
 #: The sub-groups of the group, all needed, and the pods of each that must run together:
-#: `driver=1,workers=8`. What a GpuPodGroup says of sub-groups comes first.
+#: `driver=1,workers=8`. A GpuPodGroup with sub-groups takes precedence.
 ANNOTATION_SUB_GROUPS: Final = "ballast.dev/sub-groups"
-#: Every how many seconds of running the pod saves its work: a stop costs what came after the last.
+#: Seconds of running between two checkpoints of the pod: an eviction loses the work since the last.
 ANNOTATION_CHECKPOINT: Final = "ballast.dev/checkpoint-seconds"
-#: For how many seconds the pod is expected to run once it has started. What the GpuPodGroup says
-#: comes first.
+#: For how many seconds the pod is expected to run once it has started. The GpuPodGroup takes
+#: precedence.
 ANNOTATION_EXPECTED_RUN: Final = "ballast.dev/expected-run-seconds"
-#: Weight of the workload beside others of its project, in node pools of policy DemandWeighted. What
-#: the GpuPodGroup says comes first.
+#: Weight of the workload among those of its project, in node pools of policy DemandWeighted. The
+#: GpuPodGroup takes precedence.
 ANNOTATION_WEIGHT: Final = "ballast.dev/weight"
-#: "true" on a pod that waits at the gate, or on its GpuPodGroup: the pod gets no place until the
-#: annotation is gone. It keeps its age, so its turn comes where it would have come.
+#: "true" on a gated pod, or on its GpuPodGroup: the pod does not start until the annotation is
+#: removed. It keeps its age, and so its position in the queue.
 ANNOTATION_HOLD: Final = "ballast.dev/hold"
 HOLD: Final = "true"
 
 #: How many replicas of the pod's owner are kept: those that have run longest are not evicted, as
-#: far as the quota of non-preemptible work holds them. Each other one may be evicted by itself.
+#: far as they fit the quota with other non-preemptible work. Every other replica may be evicted.
 ANNOTATION_FLOOR: Final = "ballast.dev/floor"
 #: The owner that the pod, or its whole gang, is a replica of: `deployment-llm`. Written at
 #: admission on pods that state a floor.
@@ -117,14 +119,14 @@ LABEL_REPLICA_OF: Final = "ballast.dev/replica-of"
 
 # -- on DeviceClasses (DRA) ---------------------------------------------------------------------
 
-#: The driver whose devices, whole cards each, the class gives; `none`: its devices are no cards.
+#: On a DeviceClass: the driver whose devices are cards; `none`: its devices are not cards.
 LABEL_CARDS_OF: Final = "ballast.dev/cards-of"
 
 # -- on GpuUsages -----------------------------------------------------------------------------
 
-#: The day of the record, as 2026-10-01.
+#: On a GpuUsage: its day, as 2026-10-01.
 LABEL_DAY: Final = "ballast.dev/day"
-#: Its month, as 2026-10.
+#: On a GpuUsage: its month, as 2026-10.
 LABEL_MONTH: Final = "ballast.dev/month"
 
 PREEMPTIBLE: Final = "preemptible"

@@ -21,8 +21,11 @@ class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
     capacity useless for the kinds of work that the pool sees.
     """
 
-    gpu: Annotated[PlacementRule, Meta(description="For pods that ask for GPUs.")] = "BinPack"
-    cpu: Annotated[PlacementRule, Meta(description="For pods that ask for none.")] = "BinPack"
+    gpu: Annotated[PlacementRule, Meta(description="For pods that request GPUs.")] = "BinPack"
+    cpu: Annotated[
+        PlacementRule,
+        Meta(description="For pods that request no GPUs, placed in scenario files only."),
+    ] = "BinPack"
 
 
 TimeSlicingMode = Literal["Disabled", "Strict", "Fair"]
@@ -35,7 +38,7 @@ class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
         TimeSlicingMode,
         Meta(
             description="Strict: exactly the pod's share. Fair: at least the share, and an equal"
-            " part of what is idle. Disabled: the card's time is not divided."
+            " part of idle time. Disabled: the card's time is not divided."
         ),
     ] = "Disabled"
     lease_milliseconds: Annotated[
@@ -47,13 +50,13 @@ class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Whether queues that used much in the past get less of what is over quota now.
+    """Whether queues that used much in the past get less over quota now.
 
     Off while the weight is 0. What was used counts half as much after every half-life.
     """
 
     weight_percent: Annotated[
-        int, Meta(ge=0, le=1000, description="How strongly past use bends over-quota weights.")
+        int, Meta(ge=0, le=1000, description="How strongly past use changes over-quota weights.")
     ] = 0
     half_life_seconds: Annotated[
         int, Meta(ge=60, le=31_536_000, description="After so long, use counts half as much.")
@@ -71,10 +74,10 @@ class ElasticNode(Struct, rename="camel", kw_only=True, omit_defaults=True):
     gpu_memory_mib: Annotated[
         int, Meta(ge=0, description="Memory of each card; 0: not stated, and no gpu-memory fits.")
     ] = field(default=0, name="gpuMemoryMiB")
-    gpu_model: Annotated[str, Meta(description="As the label nvidia.com/gpu.product has it.")] = ""
-    cpu: Annotated[int, Meta(ge=1, le=4096, description="Whole CPUs that pods may ask for.")]
+    gpu_model: Annotated[str, Meta(description="As in the label nvidia.com/gpu.product.")] = ""
+    cpu: Annotated[int, Meta(ge=1, le=4096, description="Whole CPUs that pods may request.")]
     memory_gib: Annotated[
-        int, Meta(ge=1, le=1 << 20, description="Memory that pods may ask for, in GiB.")
+        int, Meta(ge=1, le=1 << 20, description="Memory that pods may request, in GiB.")
     ] = field(name="memoryGiB")
     labels: Annotated[
         dict[str, str],
@@ -94,7 +97,7 @@ class Elastic(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """
 
     max_nodes: Annotated[
-        int, Meta(ge=1, le=10_000, description="GPU nodes that are there or asked for.")
+        int, Meta(ge=1, le=10_000, description="GPU nodes that exist or are requested, at most.")
     ]
     node: ElasticNode
     trigger: Annotated[
@@ -106,15 +109,15 @@ class Elastic(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = "ProvisioningRequest"
     provisioning_class: Annotated[
         str,
-        Meta(min_length=1, max_length=253, description="Which kind of provisioning is asked for."),
+        Meta(min_length=1, max_length=253, description="The class of the ProvisioningRequests."),
     ] = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
     consolidate_after_minutes: Annotated[
         int,
         Meta(
             ge=0,
             le=10_080,
-            description="Nodes are emptied whose work has run for so long and has a place on other"
-            " used nodes: it is moved there. 0: none is.",
+            description="A node is emptied if all its work has run for so long and has a place on"
+            " other used nodes. 0: no node is emptied.",
         ),
     ] = 0
 
@@ -132,7 +135,8 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         PoolPolicy,
         Meta(
             description="FairShare: quotas, then shares of what is left. DemandWeighted: in"
-            " proportion to demand times weight. Priority: the best priority of all first."
+            " proportion to demand times weight. Priority: the highest priority first, whatever the"
+            " project."
         ),
     ] = "FairShare"
     preemption: Annotated[
@@ -141,7 +145,7 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = "Enabled"
     over_quota_weights: Annotated[
         Literal["Enabled", "Disabled"],
-        Meta(description="Disabled: what is over quota goes to projects in proportion to quota."),
+        Meta(description="Disabled: projects share what the quotas leave in proportion to quota."),
     ] = "Enabled"
     unledgered_pods: Annotated[
         Literal["Report", "Evict"],
@@ -153,8 +157,8 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     job_order: Annotated[
         JobOrder,
         Meta(
-            description="In FairShare pools: whether waiting work lets later work of its queue"
-            " pass."
+            description="In FairShare pools: whether later work of a queue may start before blocked"
+            " work."
         ),
     ] = "Fifo"
     time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
@@ -163,7 +167,7 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         Literal["Enabled", "Disabled"],
         Meta(
             description="Enabled: pods with the annotation gpu-memory-limit may also use, up to"
-            " that limit, equal parts of the memory that no pod asked for on their card. A pod"
+            " that limit, equal parts of the memory of their card that no pod requested. A pod"
             " that is placed there later starts when its request is free."
         ),
     ] = "Disabled"
@@ -177,7 +181,7 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     max_termination_grace_seconds: Annotated[
         Seconds,
         Meta(
-            description="The longest that an evicted pod has to end, whatever its"
+            description="The longest grace period of an evicted pod, whatever its"
             " terminationGracePeriodSeconds."
         ),
     ] = 300
@@ -192,19 +196,22 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = 15
     elastic: Annotated[
         Elastic | None,
-        Meta(description="In FairShare pools: how the pool may grow. Without it, it does not."),
+        Meta(
+            description="In FairShare pools: how the pool may grow. Without it, the pool does not"
+            " grow."
+        ),
     ] = None
     checkpoint_seconds: Annotated[
         Seconds,
         Meta(
-            description="How often work saves itself that does not say so (annotation"
+            description="Interval of checkpoints of work that does not state one (annotation"
             " ballast.dev/checkpoint-seconds), as victims are chosen; 0: never."
         ),
     ] = 1800
 
 
 class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):
-    """GPUs as numbers of GPUs; `fragmented` is what is free on cards that are partly used.
+    """GPUs as numbers of GPUs; `fragmented` is what is free on partly used cards.
 
     `past` is what the pool had, where past use is counted.
     """

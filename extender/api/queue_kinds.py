@@ -33,14 +33,15 @@ OverQuotaWeight = Annotated[
     int,
     Meta(
         ge=0,
-        description="Share of what is over quota; 0 gives none. Without effect on a GpuDepartment,"
+        description="Weight in the division of what the quotas leave; 0 gives none. Without effect"
+        " on a GpuDepartment,"
         " whose weight is its quota.",
     ),
 ]
 
 
 class GpuFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Quota, limit, weight and budget of GPUs. No limit means unlimited, no budget as well."""
+    """Quota, limit, weight and budget of GPUs. Without a limit or a budget, unlimited."""
 
     quota: GpuCount = 0
     limit: GpuCount | None = None
@@ -56,7 +57,8 @@ class GpuFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class HostFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Quota, limit and weight of CPU or memory. No quota means not counted; no limit, unlimited."""
+    """Quota, limit and weight of CPU or memory. Without a quota, not counted; without a limit,
+    unlimited."""
 
     quota: KubeQuantity | None = None
     limit: KubeQuantity | None = None
@@ -71,12 +73,12 @@ class PoolFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
     cpu: HostFigures = field(default_factory=HostFigures)
     memory: HostFigures = field(default_factory=HostFigures)
     rank: Annotated[
-        int, Meta(description="Lower ranks share what is over quota before higher ones.")
+        int, Meta(description="Lower ranks share what the quotas leave before higher ones.")
     ] = 0
 
 
 class HostUse(Struct, rename="camel", kw_only=True):
-    """What a queue was given of CPU or memory, as Kubernetes quantities."""
+    """Shares and allocations of CPU or memory, as Kubernetes quantities."""
 
     fair_share: str = "0"
     allocated: str = "0"
@@ -93,7 +95,7 @@ class PastUse(
     },
     kw_only=True,
 ):
-    """What was held times how long, fading; as it stood at `asOf`, in unix seconds."""
+    """Past use: what was held times how long, with half-life decay, as of `asOf`."""
 
     gpu: Natural = 0
     cpu: Natural = 0
@@ -102,8 +104,7 @@ class PastUse(
 
 
 class MonthUse(Struct, rename="camel", kw_only=True):
-    """What a project has used of its budget in `month`, such as 2026-10: GPU-hours as people read
-    them, and exact."""
+    """What a project has used of its budget in `month`, such as 2026-10, in GPU-hours and exact."""
 
     month: str
     gpu_hours: str
@@ -182,13 +183,13 @@ class KindSelector(Struct, rename="camel", kw_only=True):
 
 
 class MinRuntime(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """How long a workload runs before it may be taken, in seconds."""
+    """How long a workload runs before it may be evicted, in seconds."""
 
     reclaim_seconds: Annotated[
-        int, Meta(ge=0, description="Before it may be stopped for another project.")
+        int, Meta(ge=0, description="Before it may be evicted for another project.")
     ] = 0
     preempt_seconds: Annotated[
-        int, Meta(ge=0, description="Before it may be stopped for work of its own project.")
+        int, Meta(ge=0, description="Before it may be evicted for work of its own project.")
     ] = 0
 
 
@@ -225,7 +226,7 @@ class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class GpuProject(Struct, rename="camel", kw_only=True):
-    """A team: what its pods are counted against."""
+    """A team: its namespaces, and what their pods may have."""
 
     metadata: ObjectMeta
     spec: GpuProjectSpec
