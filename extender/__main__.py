@@ -35,32 +35,34 @@ class _Elsewhere:
 
 
 _ELSEWHERE: Final = {
-    "why": _Elsewhere("extender.cli.questions.commands", "why", "Say why work waits."),
-    "queue": _Elsewhere("extender.cli.questions.commands", "queue", "List what waits, in order."),
+    "why": _Elsewhere("extender.cli.questions.commands", "why", "Explain why work waits."),
+    "queue": _Elsewhere("extender.cli.questions.commands", "queue", "List pending work in order."),
     "shares": _Elsewhere(
-        "extender.cli.questions.commands", "shares", "Show quotas, shares and use."
+        "extender.cli.questions.commands", "shares", "Show quotas, shares and usage."
     ),
-    "report": _Elsewhere("extender.cli.past.report", "report", "Tell what was used."),
+    "report": _Elsewhere("extender.cli.past.report", "report", "Report usage."),
     "top": _Elsewhere("extender.cli.holdings.top", "top", "Show what holds GPUs now."),
-    "history": _Elsewhere("extender.cli.past.history", "history", "Show what happened to work."),
+    "history": _Elsewhere("extender.cli.past.history", "history", "Show the history of work."),
     "whatif": _Elsewhere("extender.view.command", "whatif", "Show what a change would do."),
-    "shadow": _Elsewhere(
-        "extender.shadow.command", "shadow", "Tell what Ballast would do on another's cluster."
-    ),
+    "shadow": _Elsewhere("extender.shadow.command", "shadow", "Report what Ballast would decide."),
     "run": _Elsewhere("extender.cli.work.submit", "run", "Create a Job for GPUs."),
-    "hold": _Elsewhere("extender.cli.work.hold", "hold", "Keep work that waits from starting."),
+    "hold": _Elsewhere("extender.cli.work.hold", "hold", "Hold pending work."),
     "resume": _Elsewhere("extender.cli.work.hold", "resume", "Let held work start."),
     "convert": _Elsewhere(
-        "extender.cli.conversion.convert", "convert", "Turn other schedulers' objects into ours."
+        "extender.cli.conversion.convert", "convert", "Convert other schedulers' objects."
     ),
     "snapshot": _Elsewhere(
         "extender.cli.scenarios.snapshot", "snapshot", "Write the cluster as a scenario file."
     ),
     "completion": _Elsewhere(
-        "extender.cli.completion.shells", "completion", "Complete in a shell."
+        "extender.cli.completion.shells", "completion", "Print a shell completion script."
     ),
-    "web": _Elsewhere("extender.web.command", "web", "Show the answers as pages."),
-    "preflight": _Elsewhere("extender.cli.checks.preflight", "preflight", "Check a cluster."),
+    "web": _Elsewhere("extender.web.command", "web", "Show all of this in a browser."),
+    "preflight": _Elsewhere(
+        "extender.cli.checks.preflight",
+        "preflight",
+        "Check a cluster before or after installation.",
+    ),
     "scenario": _Elsewhere(
         "extender.cli.scenarios.scenario", "scenario", "Decide on clusters in files."
     ),
@@ -68,8 +70,8 @@ _ELSEWHERE: Final = {
         "extender.cli.scenarios.simulate", "simulate_command", "Run the cluster of a file for days."
     ),
     _REPLAY: _Elsewhere(f"{_LAB}.commands", "replay", "Replay published traces."),
-    "bench": _Elsewhere("extender.cli.scenarios.bench", "bench", "Time the decisions."),
-    "time-slicing": _Elsewhere("gpu_shim.cli", "time_slicing", "Shares of time on one card."),
+    "bench": _Elsewhere("extender.cli.scenarios.bench", "bench", "Benchmark decisions."),
+    "time-slicing": _Elsewhere("gpu_shim.cli", "time_slicing", "Time-slicing on one card."),
     "gpu": _Elsewhere("gpu_shim.cli", "gpu", "The GPUs of one node."),
 }
 
@@ -134,8 +136,8 @@ _seconds = functools.partial(
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 not done or bad news, 2 wrong usage; why: 3 waits, 4 will never"
-    " start; whatif: 5 would stop work.",
+    epilog="Exit codes: 0 done, 1 failed or negative result, 2 wrong usage; why: 3 waits, 4 will"
+    " never start; whatif: 5 would stop work.",
 )
 @click.version_option(package_name="ballast")
 def main() -> None:

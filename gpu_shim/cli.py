@@ -32,7 +32,7 @@ class CaseVerdict(msgspec.Struct):
 
 @click.group("time-slicing")
 def time_slicing() -> None:
-    """Shares of time on one card."""
+    """Time-slicing on one card."""
 
 
 @time_slicing.command()
@@ -126,7 +126,7 @@ def gpu() -> None:
 @click.option("--once", is_flag=True, help="One view, then end.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object for each view.")
 def top(url: str, every: float, once: bool, is_json: bool) -> None:
-    """Show cards and pods, memory and share held against entitled, until stopped.
+    """Show cards and pods, with memory and time used against entitled, until stopped.
 
     On a cluster, first: kubectl -n ballast-node port-forward POD 8890, with the agent of the node.
     """

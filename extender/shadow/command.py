@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, max=43_200),
     default=0.0,
     show_default=True,
-    help="How long to look; 0 is one look. ^C ends it early, and the report is made all the same.",
+    help="How long to watch; 0 is one look. ^C ends it early, and the report is still written.",
 )
 @click.option(
     "--every",
@@ -48,7 +48,7 @@ def shadow(
     files: tuple[Path, ...], minutes: float, every_s: float, html: Path | None, output: str,
     where: Where,
 ) -> None:  # fmt: skip
-    """Tell what Ballast would decide on a cluster that another scheduler runs.
+    """Report what Ballast would decide on a cluster that another scheduler runs.
 
     Ballast need not be installed, and nothing is written to the cluster: pods, nodes, disruption
     budgets and priority classes are listed and watched, and each look makes one decision on a copy

@@ -23,21 +23,21 @@ _SIGNS: Final = {
 
 @click.command()
 @click.option(
-    "--quota", "quotas", multiple=True, metavar="PROJECT=GPUS", help="Another quota.",
+    "--quota", "quotas", multiple=True, metavar="PROJECT=GPUS", help="Change the quota.",
     shell_complete=complete_project,
 )  # fmt: skip
 @click.option(
-    "--limit", "limits", multiple=True, metavar="PROJECT=GPUS", help="Another limit.",
+    "--limit", "limits", multiple=True, metavar="PROJECT=GPUS", help="Change the limit.",
     shell_complete=complete_project,
 )  # fmt: skip
 @click.option(
     "--budget", "budgets", multiple=True, metavar="PROJECT=HOURS",
-    help="Another budget of GPU-hours in a month.", shell_complete=complete_project,
+    help="Change the budget of GPU-hours per month.", shell_complete=complete_project,
 )  # fmt: skip
-@click.option("--drain", multiple=True, metavar="NODE", help="The node is drained.")
-@click.option("--add-nodes", multiple=True, metavar="NODE=COUNT", help="More nodes like NODE.")
+@click.option("--drain", multiple=True, metavar="NODE", help="Drain the node.")
+@click.option("--add-nodes", multiple=True, metavar="NODE=COUNT", help="Add nodes like NODE.")
 @click.option(
-    "--job", "jobs", multiple=True, metavar="PROJECT=PODSxGPUS", help="A job, such as a=4x1."
+    "--job", "jobs", multiple=True, metavar="PROJECT=PODSxGPUS", help="Submit a job, such as a=4x1."
 )
 @click.option(
     "-f",
@@ -50,9 +50,9 @@ _SIGNS: Final = {
 def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...]) -> None:
     """Show how the next decision would differ; nothing is changed.
 
-    Every option may be given more than once. A project may be written PROJECT/NODEPOOL. Exit code 5
-    if work would stop or a drain would hang, which makes it a check for a change of quotas; 1 if
-    there is no answer.
+    Every option may be given more than once. A project may be written PROJECT/NODEPOOL. The exit
+    code is 5 if work would stop or a drain would hang, so that a pipeline can check a change of
+    quotas, and 1 if there is no answer.
     """
     from extender.cli.terminal.exits import OK, STOPS
     from extender.cli.terminal.show import show_object
@@ -74,7 +74,7 @@ def _spec(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         "jobs": [_job(each) for each in given["jobs"]],
     }
     if not any(spec.values()):
-        raise click.UsageError("say what is to be different; see --help")
+        raise click.UsageError("give at least one change, such as --quota; see --help")
     return spec
 
 

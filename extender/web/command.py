@@ -13,20 +13,22 @@ if TYPE_CHECKING:
 @click.option("--listen", default="127.0.0.1:0", show_default=True, help="Port 0: any free one.")
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else ~/.kube/config.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
-@click.option("-n", "--namespace", default="", help="Default: as the context says.")
+@click.option("-n", "--namespace", default="", help="Default: that of the context.")
 @click.option(
     "--behind-proxy",
     "is_behind_proxy",
     is_flag=True,
-    help="Ask each question with the token that a proxy in front passes on; in a cluster.",
+    help="Use the token that a proxy forwards for each request; in a cluster.",
 )
-@click.option("--metrics-listen", default="", help="Health and metrics; default: nowhere.")
+@click.option(
+    "--metrics-listen", default="", help="Serve health and metrics here; default: nowhere."
+)
 @click.option("--open", "opens_browser", is_flag=True, help="Open the URL in a browser.")
 def web(**given: Any) -> None:
     """Show your work, projects, queue, cards, evictions, usage and what-if in a browser.
 
-    Listens on loopback only and prints the URL, which has a random token. Every question goes to
-    the API server with the rights of the kubeconfig.
+    Listens on loopback only and prints the URL, which has a random token. Every request goes to the
+    API server with the rights of the kubeconfig.
     """
     import asyncio
     import logging

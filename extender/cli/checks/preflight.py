@@ -11,9 +11,9 @@ from extender.cli.terminal.flags import How, Where, cluster_flags, format_flag
     "-n",
     "namespaces",
     multiple=True,
-    help="Look at Jobs and budgets of this namespace too; those of GpuProjects always are.",
+    help="Also check Jobs and budgets of this namespace; those of GpuProjects are always checked.",
 )
-@click.option("--no-headers", is_flag=True, help="Leave out the line of headers.")
+@click.option("--no-headers", is_flag=True, help="Omit the headers.")
 @format_flag(("table", "json", "yaml"))
 @cluster_flags
 def preflight(namespaces: tuple[str, ...], no_headers: bool, output: str, where: Where) -> None:

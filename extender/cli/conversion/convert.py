@@ -11,7 +11,9 @@ PEERS: Final = ("kai", "runai", "kueue", "hami", "volcano", "slurm")
 
 
 @click.command()
-@click.option("--from", "peer", required=True, type=click.Choice(PEERS), help="Whose objects.")
+@click.option(
+    "--from", "peer", required=True, type=click.Choice(PEERS), help="The other scheduler."
+)
 @click.option(
     "-f",
     "--filename",
@@ -23,11 +25,11 @@ PEERS: Final = ("kai", "runai", "kueue", "hami", "volcano", "slurm")
 @format_flag(("yaml", "json"))
 @cluster_flags
 def convert(peer: str, files: tuple[Path, ...], output: str, where: Where) -> None:
-    """Print the objects of another scheduler as ours.
+    """Convert the objects of another scheduler to Ballast's.
 
-    Without -f they are read from the cluster (kai, kueue, volcano). Nothing is changed anywhere.
-    What has no counterpart is listed on standard error, field by field with the reason; then the
-    exit code is 1.
+    Without -f the objects are read from the cluster (kai, kueue, volcano). Nothing is changed.
+    Fields without a counterpart are listed on standard error, each with the reason; then the exit
+    code is 1.
     """
     from extender.cli.conversion.converted import read_and_convert
     from extender.cli.terminal.exits import BAD

@@ -18,12 +18,12 @@ WHAT: Final = ("projects", "nodes", "gpus", "pods")
 @output_flags()
 @cluster_flags
 def top(what: str, selector: str, scope: Scope, how: How, where: Where) -> None:
-    """Show what holds GPUs now: projects (default), nodes, gpus or pods.
+    """Show what holds GPUs now, by projects (default), nodes, gpus or pods.
 
     `projects` reads the status of GpuProjects, and `pods` the pods of the namespace: a login and
     the role `view` are enough. `nodes` and `gpus` read GpuNodes, which name every pod that holds a
-    card. What pods really use (USED, BUSY) comes from the agents on the nodes, by way of the API
-    server; where they cannot be reached these columns show a dash.
+    card. Measured use (USED, BUSY) comes from the node agents, through the API server; if an agent
+    cannot be reached, these columns show a dash.
     """
     from extender.cli.ask import Answer, ask, space_of
     from extender.cli.holdings.held import LISTINGS, read

@@ -16,7 +16,7 @@ from extender.cli.terminal.flags import (
 
 @click.command()
 @click.argument("name", default="", shell_complete=complete_workload)
-@click.option("--evictions", is_flag=True, help="Only what was stopped, moved or preempted.")
+@click.option("--evictions", is_flag=True, help="Only evictions and moves.")
 @scope_flags
 @selector_flag
 @output_flags()
@@ -26,9 +26,9 @@ def history(
 ) -> None:
     """Show what happened to NAME, or to all work of the namespace, the newest last.
 
-    NAME is a pod, a GpuPodGroup, or what made the pods. Read from Ballast's events, which the API
-    server keeps for an hour unless it is told otherwise, and from what still exists: when pods were
-    created and started, and the conditions of GpuPodGroups. Older than that nothing is known here.
+    NAME is a pod, a GpuPodGroup, or the owner of the pods. The history is read from Ballast's
+    events, which the API server keeps for an hour (--event-ttl), and from objects that still exist:
+    when pods were created and started, and the conditions of GpuPodGroups.
     """
     from extender.cli.ask import Answer, ask, space_of
     from extender.cli.past.happened import HISTORY, read

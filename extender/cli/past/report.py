@@ -8,7 +8,7 @@ import click
 
 @click.group()
 def report() -> None:
-    """Tell what was used."""
+    """Report usage."""
 
 
 @report.command()
@@ -17,7 +17,7 @@ def report() -> None:
     "--by",
     default="project",
     show_default=True,
-    help="What to divide it by, comma separated: project, user, pool, model, day.",
+    help="Group by these, comma separated: project, user, pool, model, day.",
 )
 @click.option("--prices", "prices_file", type=click.Path(path_type=Path), help="File of prices.")
 @click.option(
@@ -33,8 +33,8 @@ def report() -> None:
 def usage(**given: Any) -> None:
     """Print the GPU-hours of a month: in quota, above it, and lost to evictions.
 
-    What projects used of their budgets, as these are now, is told on standard error.
-    The projects' sum is compared with what the node pools held; exit code 1 if they differ.
+    Standard error shows how much of their current budgets projects have used. The sum over projects
+    is compared with what the node pools held; exit code 1 if they differ.
     """
     from extender.cli.past.reported import Asked, print_usage
 

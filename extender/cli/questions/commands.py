@@ -23,13 +23,13 @@ from extender.cli.terminal.flags import (
 @output_flags("table", "json", "yaml", "name")
 @cluster_flags
 def why(name: str, namespace: str, how: How, where: Where) -> None:
-    """Say why NAME waits, and what would let it start.
+    """Explain why NAME waits, and what would let it start.
 
-    NAME is a pod, a GpuPodGroup, or what made the pods: NAME, pod/NAME, job/NAME. Exit code 0 if it
-    runs or starts, 3 if it waits, 4 if it will never start.
+    NAME is a pod, a GpuPodGroup, or the owner of the pods: NAME, pod/NAME, job/NAME. Exit code 0 if
+    it runs or starts, 3 if it waits, 4 if it will never start.
 
     With -w the answer is printed again when it changes, until the work runs or can never start. A
-    forecast that only moves on with the clock is no change.
+    forecast that only advances with the clock is not a change.
     """
     from extender.cli.ask import get_view, path_of, space_of
     from extender.cli.questions.explained import print_explanation
@@ -66,7 +66,7 @@ def _without_times(told: dict[str, Any]) -> dict[str, Any]:
 @output_flags()
 @cluster_flags
 def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
-    """List what waits, in the order in which it has its turn.
+    """List pending work in the order in which it is decided.
 
     Work of other namespaces is shown as its project and size, unless -A is given, which needs the
     right to list it. With -l only workloads are shown that have a pod with these labels.
@@ -92,7 +92,7 @@ def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
 @output_flags()
 @cluster_flags
 def shares(how: How, where: Where) -> None:
-    """Show what departments and projects may have, are owed and have, in GPUs."""
+    """Show quota, limit, owed and held GPUs of departments and projects."""
     from extender.cli.ask import get_view
     from extender.cli.questions.listed import SHARES
     from extender.cli.terminal.show import show_list

@@ -11,7 +11,7 @@ from extender.cli.terminal.commands import Commands
 
 @click.group(cls=Commands)
 def bench() -> None:
-    """Time the decisions."""
+    """Benchmark decisions."""
 
 
 #: Columns of text: wider than a terminal may be, so that no figure is cut when it is piped.
@@ -21,13 +21,18 @@ _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", 
 
 @bench.command()
 @click.option(
-    "--shape", required=True, type=click.Path(exists=True, path_type=Path), help="A case."
+    "--shape",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="Scenario file with one case.",
 )
-@click.option("--repeat", default=3, show_default=True, type=click.IntRange(1, 1000), help="Times.")
-@click.option("--stages", "by_stage", is_flag=True, help="Time each stage too, with more runs.")
+@click.option(
+    "--repeat", default=3, show_default=True, type=click.IntRange(1, 1000), help="Number of runs."
+)
+@click.option("--stages", "by_stage", is_flag=True, help="Also time each stage, with more runs.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")
 def cycle(shape: Path, repeat: int, by_stage: bool, is_json: bool) -> None:
-    """Time one cycle: all stages, the model in memory, each time on a snapshot of its own."""
+    """Time one cycle: all stages, with the model in memory, each run on a new snapshot."""
     from rich.console import Console
     from rich.table import Table
 

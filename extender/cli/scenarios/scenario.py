@@ -12,7 +12,7 @@ _PATHS: Final = click.Path(exists=True, path_type=Path)
 
 @click.group(cls=Commands)
 def scenario() -> None:
-    """Decide on clusters that are written in files."""
+    """Decide on clusters in scenario files."""
 
 
 @scenario.command()
@@ -21,7 +21,7 @@ def scenario() -> None:
     "--decisions",
     "decisions_to",
     type=click.Path(dir_okay=False),
-    help="Write them here, as JSON lines; - is standard output.",
+    help="Write the decisions here, as JSON lines; - is standard output.",
 )
 @click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")
 def run(paths: tuple[Path, ...], decisions_to: str | None, is_json: bool) -> None:

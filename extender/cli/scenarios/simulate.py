@@ -1,4 +1,4 @@
-"""`ballast simulate`: days of a cluster that is written in a file, and what became of its work."""
+"""`ballast simulate`: days of a cluster in a scenario file, and what happened to its work."""
 
 from pathlib import Path
 from typing import Final
@@ -10,18 +10,18 @@ The file is a scenario with a section `simulate`:
 
 \b
 simulate:
-  days: 7                  # how long; --days says otherwise
-  seed: 1                  # of all that is drawn
-  restart: 60              # seconds that an evicted task needs before it works on
-  lookEvery: 60            # longest seconds between cycles while pods wait
+  days: 7                  # default 1; --days overrides it
+  seed: 1                  # of everything random
+  restart: 60              # seconds that the restart of an evicted task takes
+  lookEvery: 60            # longest time between cycles while pods wait, in seconds
   runs: {train: 7200}      # seconds of work of jobs in `jobs`; others never end
-  arrivals:                # jobs that come; each is made like `job`
+  arrivals:                # jobs that arrive, each as in `job`
   - {at: 600, every: 3600, count: 24, run: 1800,
      job: {name: eval, queue: b, tasks: [{name: t, gpu: 1}]}}
   - {perDay: 40, from: 0, until: 86400, run: [600, 7200],
      gpu: [1, 1, 2], priority: [50, 75], user: [ann, ben],
      job: {name: small, queue: a, checkpoint: 1800, tasks: [{name: t}]}}
-  - {keep: 3, run: [7200, 14400],   # as many are always there
+  - {keep: 3, run: [7200, 14400],   # always three of them
      job: {name: train, queue: c, tasks: [{name: t, n: 4, gpu: 1}]}}
   events:                  # as in `steps`
   - {at: 3600, finish: [x], set: {y: {priority: 75}}}
@@ -35,16 +35,16 @@ See docs/simulate.md for what the figures mean.
 @click.command("simulate", epilog=_HELP)
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--case", "id_", default="", help="Only the case with this id.")
-@click.option("--days", type=click.FloatRange(0, 3660, min_open=True), help="How long.")
-@click.option("--seed", type=int, help="Draw other arrivals.")
+@click.option("--days", type=click.FloatRange(0, 3660, min_open=True), help="Days to run.")
+@click.option("--seed", type=int, help="Seed of random arrivals.")
 @click.option("--json", "is_json", is_flag=True, help="JSON instead of tables.")
-@click.option("--events", "has_events", is_flag=True, help="Tell every decision, too.")
+@click.option("--events", "has_events", is_flag=True, help="Print every decision, too.")
 def simulate_command(
     path: Path, id_: str, days: float | None, seed: int | None, *, is_json: bool, has_events: bool
 ) -> None:
-    """Run the cluster of a scenario file for days, and say what became of its work.
+    """Run the cluster of a scenario file for days, and report what happened to its work.
 
-    Ends with 1 where a bar of the file is missed or an invariant is broken.
+    Exit code 1 if the file's `atMost` or `atLeast` is missed or an invariant is broken.
     """
     from extender.cli.scenarios.days import run_days
 

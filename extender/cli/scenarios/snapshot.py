@@ -10,11 +10,11 @@ from extender.cli.terminal.flags import Where, cluster_flags, format_flag
 @format_flag(("yaml", "json"))
 @cluster_flags
 def snapshot(anonymous: bool, output: str, where: Where) -> None:
-    """Print the cluster as it is now as a scenario file.
+    """Print the current cluster as a scenario file.
 
-    `ballast scenario show` decides on the file as the cluster does now, `ballast simulate` runs it
-    for days, `ballast whatif --file` changes it. What a file cannot say stands in its field
-    `about`. With --anonymous equal names have equal hashes in this file, and others in the next.
+    `ballast scenario show` makes the next decision on the file, `ballast simulate` runs it for
+    days, `ballast whatif --file` changes it. The field `about` lists what a file cannot express.
+    With --anonymous equal names have equal hashes in this file, and other hashes in the next.
     """
     from extender.cli.ask import get_view
     from extender.cli.terminal.show import echo_data

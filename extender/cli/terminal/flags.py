@@ -95,7 +95,7 @@ def output_flags(*formats: str) -> Callable[[Command], Command]:
             click.option(
                 "-w", "--watch", "is_watched", is_flag=True, help="Print what changes, until ^C."
             ),
-            click.option("--no-headers", is_flag=True, help="Leave out the line of headers."),
+            click.option("--no-headers", is_flag=True, help="Omit the headers."),
             format_flag(accepted),
         )
         return _with(run, options, command)
@@ -126,7 +126,7 @@ def scope_flags(command: Command) -> Command:
 
 
 namespace_flag = click.option(
-    "-n", "--namespace", default="", metavar="NAMESPACE", help="Default: as the context says."
+    "-n", "--namespace", default="", metavar="NAMESPACE", help="Default: that of the context."
 )
 selector_flag = click.option(
     "-l", "--selector", default="", metavar="SELECTOR", help="Pods with these labels, as kubectl."

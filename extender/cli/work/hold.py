@@ -12,11 +12,11 @@ from extender.cli.terminal.flags import Scope, Where, cluster_flags, namespace_f
 @selector_flag
 @cluster_flags
 def hold(names: tuple[str, ...], namespace: str, selector: str, where: Where) -> None:
-    """Keep work that waits from starting; it keeps its age, and with it its turn.
+    """Hold pending work; it keeps its age, and so its position in the queue.
 
-    NAME is a pod, a GpuPodGroup, or what made the pods: NAME, pod/NAME, job/NAME. The annotation
-    ballast.dev/hold: "true" is set on the GpuPodGroup, which holds all its pods, those to come
-    included; without a group it is set on each pod that waits. What has its GPUs runs on.
+    NAME is a pod, a GpuPodGroup, or the owner of the pods: NAME, pod/NAME, job/NAME. The annotation
+    ballast.dev/hold: "true" is set on the GpuPodGroup, which holds all its pods, future ones
+    included; without a group it is set on each pending pod. Pods that have GPUs keep running.
     """
     _set(names, selector, Scope(namespace), where, is_held=True)
 
@@ -27,7 +27,7 @@ def hold(names: tuple[str, ...], namespace: str, selector: str, where: Where) ->
 @selector_flag
 @cluster_flags
 def resume(names: tuple[str, ...], namespace: str, selector: str, where: Where) -> None:
-    """Let work start that `hold` keeps waiting; its turn comes as if it had not been held."""
+    """Let held work start; its position in the queue is as if it had not been held."""
     _set(names, selector, Scope(namespace), where, is_held=False)
 
 

@@ -15,19 +15,24 @@ _DRY_RUN: Final = ("none", "client", "server")
 @click.argument("name")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGS]...]")
 @click.option("--image", required=True, help="Image of the container.")
-@click.option("--gpus", default="1", show_default=True, help="Of each pod: 0.5, 1, 8.")
+@click.option("--gpus", default="1", show_default=True, help="GPUs of each pod: 0.5, 1, 8.")
 @click.option("--gpu-memory", default=0, metavar="MIB", help="MiB of one GPU instead of --gpus.")
 @click.option("--pods", default=1, show_default=True, help="Pods that run at once, all or none.")
-@click.option("--min-pods", default=0, help="Start with this many of them, and add the others.")
-@click.option("--kind", type=click.Choice(names.KINDS), default="training", show_default=True)
-@click.option("--priority-class", default="", help="Default: that of the kind.")
-@click.option("--checkpoint", default="", metavar="TIME", help="How often it saves: 1800, 30m, 2h.")
-@click.option("--run-time", default="", metavar="TIME", help="How long it runs, for backfill: 4h.")
 @click.option(
-    "--project", default="", help="Its only namespace is used.", shell_complete=complete_project
+    "--min-pods", default=0, help="Start as soon as this many fit, and add the others later."
+)
+@click.option("--kind", type=click.Choice(names.KINDS), default="training", show_default=True)
+@click.option("--priority-class", default="", help="Default: the class of the kind.")
+@click.option(
+    "--checkpoint", default="", metavar="TIME", help="Time between checkpoints: 1800, 30m, 2h."
+)
+@click.option("--run-time", default="", metavar="TIME", help="Run time, for backfill: 4h.")
+@click.option(
+    "--project", default="", help="Use the project's only namespace.",
+    shell_complete=complete_project,
 )  # fmt: skip
 @click.option("--node-pools", default="", metavar="A,B", help="Node pools, the first preferred.")
-@click.option("--user", default="", help="The user that the work belongs to.")
+@click.option("--user", default="", help="User whose share the work counts against.")
 @click.option("--cpu", default="", help="CPU of each pod: 8, 500m.")
 @click.option("--memory", default="", help="Memory of each pod: 32Gi.")
 @click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variable.")
@@ -40,10 +45,10 @@ def run(
 ) -> None:
     """Create a Job NAME that runs COMMAND on GPUs.
 
-    The Job is what `kubectl create job` makes, with the GPUs in its template, pods that are placed
+    The Job is the one that `kubectl create job` creates, with GPUs in its template, pods that start
     all or none (--pods), and a podFailurePolicy that does not count evictions as failures. With
-    --run-time a GpuPodGroup of the same name states it. --dry-run=client prints the objects and
-    changes nothing, --dry-run=server lets the API server check them.
+    --run-time, a GpuPodGroup of the same name states the run time. --dry-run=client prints the
+    objects and changes nothing, --dry-run=server validates them at the API server.
     """
     from extender.cli.ask import ask, space_of
     from extender.cli.terminal.show import as_yaml, echo_data

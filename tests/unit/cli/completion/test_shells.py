@@ -10,7 +10,7 @@ from extender.cli.completion.shells import answer_kubectl
 class TestCompletion:
     def test_kubectl_is_told_commands_with_their_help(self) -> None:
         lines = answer_kubectl(main, ["ho"]).splitlines()
-        assert lines == ["hold\tKeep work that waits from starting.", ":4"]
+        assert lines == ["hold\tHold pending work.", ":4"]
 
     def test_kubectl_is_told_flags_and_choices(self) -> None:
         assert "--all-namespaces\tAll namespaces." in answer_kubectl(main, ["queue", "--a"])
