@@ -90,7 +90,7 @@ PAGES: Final = (
     ("decisions", f"Up to {evictor.AT_ONCE} evictions are under way"),
     ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
     ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
-    ("gpu-shim", f"not {scheduler.SPLIT_NS // 1_000_000} ms after the lease ended"),
+    ("gpu-shim", f"not drained {scheduler.SPLIT_NS // 1_000_000} ms after the lease ended"),
     ("gpu-shim", f"once more for {scheduler.PEEK_NS // 1_000_000} ms"),
     ("gpu-shim", f"and so on up to {scheduler.DRAIN_NS // 1_000_000_000} s"),
     ("ledger", f"(`--bind-timeout`, {BIND_S:g} s)"),
