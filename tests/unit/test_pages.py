@@ -13,20 +13,35 @@ import click
 import pytest
 
 from extender.__main__ import main
+from extender.api import units
+from extender.cli.completion import names as completed
+from extender.cli.holdings import agents
+from extender.cycle import pace, replica, stage_turns, term
 from extender.cycle.commit import moves
 from extender.cycle.evictions import beneficiaries, evictor
-from extender.cycle.keepers import provisioning, ungated, volumes
+from extender.cycle.keepers import own_groups, provisioning, ungated, volumes
 from extender.cycle.pods import narrow, releaser
-from extender.cycle.recovery import scheduler_watch
-from extender.cycle.reports import placed, wait_events
+from extender.cycle.recovery import repair, scheduler_watch
+from extender.cycle.reports import figure_turns, placed, wait_events
 from extender.dispatch import clusters, turns
+from extender.http import room
+from extender.kube import recorder, transport
 from extender.policy import follow_up
-from extender.policy.preemption import lost_work
+from extender.policy.actions import held_turns
+from extender.policy.placement import reservations
+from extender.policy.preemption import lost_work, search
+from extender.policy.queues import usage
+from extender.policy.workloads import budget_deadlines, pending
+from extender.scenario.longrun import simulate
 from extender.state import budgets, model, refusals
-from extender.usage import books
-from extender.view import ahead, forecast, program, server
-from extender.web import answering, tables
+from extender.state.pods import constraints
+from extender.usage import books, record
+from extender.view import ahead, forecast, forecaster, program, server
+from extender.web import answering, people, questions, tables
+from gpu_shim.agent import audit, enforce, holders, options, waits
 from gpu_shim.arbiter.scheduler import scheduler
+from gpu_shim.protocol import wire
+from webhooks import body, claims, jobs, rotation
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -49,7 +64,16 @@ _FENCED: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _TABLE: Final = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
 _BAR: Final = re.compile(r"(?<!\\)\|")
 _RULE: Final = re.compile(r"[-:| ]+")
-_WORDS: Final = {2: "two", 4: "four", 8: "eight", 10: "ten"}
+_WORDS: Final = {
+    1: "one",
+    2: "two",
+    3: "three",
+    4: "four",
+    5: "five",
+    8: "eight",
+    10: "ten",
+    12: "twelve",
+}
 _PARTS: Final = {5: "fifth"}
 
 
@@ -81,8 +105,19 @@ BIND_S: Final = option("control", "--bind-timeout")
 PAGES: Final = (
     ("autoscaling", f"again after {minutes(provisioning.RETRY_S)} minutes"),
     ("autoscaling", f"no longer owed nodes after {ungated.LOST_S:g} seconds"),
+    ("autoscaling", f"looks every {stage_turns.EMPTY_EVERY_S:g} seconds"),
+    ("cli", f"at most {agents._MOST_AGENTS} are read"),
+    ("cli", "answers within a second" if completed._DEADLINE_S == 1 else "?"),
     ("decisions", f"(`--cycle-budget`, {option('control', '--cycle-budget'):g} s)"),
     ("decisions", f"at most {follow_up.MOST_ROUNDS} rounds"),
+    ("decisions", "After an hour of waiting" if pending.PATIENCE_S == 3600 else "?"),
+    ("decisions", f"nothing from it for {words(held_turns.TURN_S / 3600)} hours"),
+    ("decisions", "a day ago counts half" if usage.LATELY_HALF_LIFE_S == 86_400 else "?"),
+    ("decisions", f"ends within the next {words(reservations.LONGEST_S / 3600)} hours"),
+    ("decisions", f"at most {words(search._MOST_NODES)} nodes are tried"),
+    ("decisions", "for more than a minute" if budget_deadlines.CALM_S == 60 else "?"),
+    ("decisions", f"else of the GpuNodePool ({model.DISRUPTION_BUDGET_S})"),
+    ("decisions", f"still exists {model.STUCK_AFTER_S} s after its grace period"),
     ("decisions", f"and {lost_work.RESTART_S} s for the restart"),
     ("decisions", f"`maxTerminationGraceSeconds` ({model.MAX_GRACE_S})"),
     ("decisions", f"The first {budgets.MOST_PER_NAMESPACE} budgets of a namespace"),
@@ -90,9 +125,21 @@ PAGES: Final = (
     ("decisions", f"Up to {evictor.AT_ONCE} evictions are under way"),
     ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
     ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
+    ("dra", f"or with more than {claims.MAX_CLAIMS} claims"),
+    ("field-review", f"above {transport.MAX_OBJECT_BYTES >> 20} MiB is skipped"),
+    ("gpu-shim", f"for {words(audit.PATIENCE_S)} seconds uses a card"),
+    ("gpu-shim", f"above its cap plus {audit.MARGIN_MIB >> 10} GiB"),
+    ("gpu-shim", f"deletions with {words(enforce.GRACE_S)} seconds of grace"),
+    ("gpu-shim", f"| `--context-mib` | {options.CONTEXT_MIB} |"),
+    ("gpu-shim", f"tried again every {holders.RETRY_S:g} s, the card's pods wait"),
+    ("gpu-shim", f"the last {waits.KEPT} of each pod"),
+    ("gpu-shim", f"{wire.MAX_SLOTS:,} processes ({wire.FEW_SLOTS} with a library"),
     ("gpu-shim", f"not drained {scheduler.SPLIT_NS // 1_000_000} ms after the lease ended"),
     ("gpu-shim", f"once more for {scheduler.PEEK_NS // 1_000_000} ms"),
     ("gpu-shim", f"and so on up to {scheduler.DRAIN_NS // 1_000_000_000} s"),
+    ("jobs", f"more than `backoffLimit` pods ({jobs.USUAL_BACKOFF} by default)"),
+    ("ledger", f"lease transitions x {term.EPOCHS_PER_LEADER:,} + cycle"),
+    ("ledger", f"after {minutes(repair.MARK_AFTER_S)} minutes with a separate write"),
     ("ledger", f"(`--bind-timeout`, {BIND_S:g} s)"),
     ("ledger", f"the last {words(refusals.MAX_NODES)} nodes"),
     (
@@ -127,6 +174,17 @@ PAGES: Final = (
         f"`--reserve-within` ({minutes(option('dispatch', '--reserve-within'))} minutes",
     ),
     ("many-clusters", f"up to {turns.MOST_RESERVE_TIMES} times"),
+    ("objects", f"no live pod for {words(own_groups.KEPT_S / 60)} minutes"),
+    ("objects", f"up to {constraints.MAX_BYTES >> 10} KiB of labels"),
+    ("objects", f"a whole number from 1 to {units.MAX_WEIGHT}"),
+    ("operations", f"taken longer than {words(replica._DECIDES_WITHIN_S / 60)} minutes"),
+    ("operations", f"after {1 / pace._MOST_OF_A_CORE:g} times the CPU time"),
+    ("operations", f"after {pace.LONGEST_S:g} seconds at the latest"),
+    ("operations", f"at most {figure_turns.FIGURES_PER_S} statuses a second"),
+    ("operations", f"({rotation.Schedule().lifetime.days} days, renewed after 60"),
+    ("operations", "an hour later the old CA" if rotation._PREVIOUS_KEPT.seconds == 3600 else "?"),
+    ("questions", "a minute to bind" if forecast.START_S == 60 else "?"),
+    ("questions", "looks ahead once a minute" if forecaster.EVERY_S == 60 else "?"),
     ("questions", f"Changes are tried for {words(server.TRIED_S)} seconds"),
     (
         "questions",
@@ -142,10 +200,20 @@ PAGES: Final = (
         "reasons",
         f"after {turns.AGAIN_S:g} seconds at first and after {minutes(turns.MOST_AGAIN_S)} minutes",
     ),
+    ("reasons", f"at most {placed.WRITES_PER_LOOK} such conditions a second, and"),
+    ("reasons", f"and {placed.WRITES_WHILE_BUSY} while it releases pods"),
+    ("reasons", f"a separate limit of {recorder.EventRates().per_s:g} a second"),
+    ("runbooks", f"at most {room.WAIT_S:g} s, while {room.AT_ONCE} binds are under way"),
+    ("simulate", f"a cycle runs every {simulate.CYCLE_S} seconds"),
+    ("threats", f"more than {body.MAX_OBJECT >> 20} MiB of JSON"),
+    ("usage", f"kept for {books.KEPT_DAYS} days"),
+    ("usage", f"at most {record.MAX_LINES} lines"),
     ("usage", f"the last {books.PERIOD_S + books.SETTLE_S:g} s before the controller is killed"),
     ("usage", f"more than {books.SETTLE_S} s late"),
     ("usage", f"takes effect up to {books.PERIOD_S + books.SETTLE_S:g} s late"),
     ("usage", f"plus {lost_work.RESTART_S} s for each restart"),
+    ("web", f"up to {questions.MOST_NAMESPACES} projects' namespaces"),
+    ("web", f"{words(people.MOST_SHOWN).capitalize()} namespaces are shown at once"),
     ("web", f"pages of {tables.ROWS} rows"),
     ("web", f"looked at every {answering.EVERY_S:g} seconds"),
 )
