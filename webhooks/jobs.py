@@ -264,7 +264,7 @@ def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> I
 
 
 def _cards_by_environment(spec: Document) -> Iterator[str]:
-    """What the policy managed-pods says to pods that would be shown cards of others."""
+    """What the policy gpu-pods says to pods that would be shown cards of others."""
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):
         for each in container.get("env") or ():
             if each["name"] == VISIBLE_DEVICES and each.get("value") not in ("void", "none"):

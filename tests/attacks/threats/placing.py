@@ -74,7 +74,7 @@ def _opt_outs_by_others() -> Iterator[Attempt]:
         ("mutatingwebhookconfigurations", "ballast-webhooks"),
         ("validatingadmissionpolicies", "reserved.ballast.dev"),
         ("validatingadmissionpolicybindings", "reserved.ballast.dev"),
-        ("validatingadmissionpolicybindings", "managed-pods.ballast.dev"),
+        ("validatingadmissionpolicybindings", "gpu-pods.ballast.dev"),
     ):
         path = f"{ADMISSION}/{kind}/{name}"
         yield Attempt(threat="T6", title=f"without {kind}/{name}", method="DELETE", path=path,
