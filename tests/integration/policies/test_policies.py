@@ -235,14 +235,14 @@ def test_controller_may_write_what_it_takes_back(tenants: Tenants) -> None:
     tenants.patch("held", notes(**taken), by=tenants.controller)
 
 
-def n_left_out(tenants: Tenants, policy: str = "reserved") -> float:
-    """Requests that the conditions of the policy have kept from its validations.
+def n_left_out(tenants: Tenants) -> float:
+    """Requests that the condition of the policy `reserved` has kept from its validations.
 
     The API server takes the time of conditions only where one of them is false.
     """
     lines = tenants.api.kubectl("get", "--raw", "/metrics").splitlines()
     name = "apiserver_admission_match_condition_evaluation_seconds_count{"
-    about = f'name="{policy}.ballast.dev"'
+    about = 'name="reserved.ballast.dev"'
     return sum(float(each.split()[-1]) for each in lines if each.startswith(name) and about in each)
 
 
@@ -258,11 +258,17 @@ def test_only_a_change_of_what_may_be_reserved_is_validated(tenants: Tenants) ->
     assert n_left_out(tenants) == before + 3
 
 
-def test_a_release_is_not_validated_by_the_policy_on_accounts(tenants: Tenants) -> None:
-    before = n_left_out(tenants, "accounts")
+def test_a_release_is_not_validated(tenants: Tenants) -> None:
+    before = n_left_out(tenants)
     release = notes(**{"ballast.dev/plan": "1 n0"}) | {"spec": {"schedulingGates": None}}
     tenants.patch("held", release, by=tenants.controller)
-    assert n_left_out(tenants, "accounts") == before + 1
+    assert n_left_out(tenants) == before + 1
+
+
+def test_a_new_pod_that_claims_no_decision_is_not_validated(tenants: Tenants) -> None:
+    before = n_left_out(tenants)
+    tenants.create(pod("new"))
+    assert n_left_out(tenants) == before + 1
 
 
 @pytest.mark.parametrize(
