@@ -3,7 +3,6 @@
 import base64
 import json
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,17 +17,6 @@ from tests.support.overlays import MANIFESTS, WHOLE, name_of, of_kind, rendered
 pytestmark = pytest.mark.controlplane
 
 ADMITTED_S = 30.0
-POD = json.dumps(
-    {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "pushy"},
-        "spec": {
-            "priorityClassName": "ballast-system",
-            "containers": [{"name": "main", "image": "example"}],
-        },
-    }
-)
 
 
 @pytest.mark.parametrize("overlay", WHOLE)
@@ -62,21 +50,6 @@ def _pods(api: Api) -> dict[str, int]:
         name = f"ballast-{pod['metadata']['labels']['app.kubernetes.io/component']}"
         counted[name] = counted.get(name, 0) + 1
     return counted
-
-
-def test_no_other_pod_gets_the_priority_of_our_own(api: Api) -> None:
-    def refusal() -> str:
-        try:
-            api.kubectl("create", f"-n{api.namespace}", "--dry-run=server", "-f-", stdin=POD)
-        except subprocess.CalledProcessError as error:
-            return str(error.stderr)
-        return ""
-
-    folder = MANIFESTS / "base" / "priority-classes"
-    _apply(api, folder)
-    wait_for(
-        lambda: "own pods: use ballast-inference" in refusal(), ADMITTED_S, "a refusal that helps"
-    )
 
 
 @pytest.mark.parametrize("cluster", [None], indirect=True)

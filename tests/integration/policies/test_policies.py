@@ -92,7 +92,8 @@ def noted(body: Body, **notes: str) -> Body:
 @pytest.fixture(scope="module")
 def tenants(control_plane: ControlPlane) -> Iterator[Tenants]:
     api = Api(control_plane, fresh_namespace(control_plane))
-    api.kubectl("apply", "--server-side", "-k", str(MANIFESTS / "rbac"))
+    for folder in ("rbac", "priority-classes"):
+        api.kubectl("apply", "--server-side", "-k", str(MANIFESTS / folder))
     api.kubectl(
         "create", "rolebinding", "tenant", "--clusterrole=edit", "--user=tenant",
         "--namespace", api.namespace,
@@ -117,7 +118,8 @@ def tenants(control_plane: ControlPlane) -> Iterator[Tenants]:
     try:
         yield found
     finally:
-        api.kubectl("delete", "-k", str(MANIFESTS / "policies"))
+        for folder in ("policies", "priority-classes"):
+            api.kubectl("delete", "-k", str(MANIFESTS / folder))
 
 
 def refusal(act: Any) -> str:
@@ -283,6 +285,11 @@ def test_a_new_pod_that_claims_no_decision_is_not_validated(tenants: Tenants) ->
 def test_controller_changes_nothing_else_of_a_pod(tenants: Tenants, change: Body) -> None:
     words = refusal(lambda: tenants.patch("held", change, by=tenants.controller))
     assert "of a pod the controller removes the gate" in words
+
+
+def test_no_other_pod_gets_the_priority_of_our_own(tenants: Tenants) -> None:
+    words = refusal(lambda: tenants.create(pod(priorityClassName="ballast-system")))
+    assert "own pods: use ballast-inference" in words
 
 
 def test_tenant_may_write_what_is_its_own(tenants: Tenants) -> None:
