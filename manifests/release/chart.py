@@ -5,6 +5,7 @@ one that only some of them have, or have otherwise, stands behind the value that
 them. No object may depend on two values at once.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ def write_chart(folder: Path, rendered: Mapping[str, list[Document]], version: s
     (folder / "crds").mkdir()
     (folder / "Chart.yaml").write_text(_chart_yaml(version), "utf-8")
     (folder / "values.yaml").write_text(_values_yaml(images), "utf-8")
+    (folder / "values.schema.json").write_text(json.dumps(_values_schema(), indent=1), "utf-8")
     for each in rendered[DEFINITIONS]:
         file = folder / "crds" / f"{each['metadata']['name'].split('.', 1)[0]}.yaml"
         file.write_text(yaml.safe_dump(each, sort_keys=False), "utf-8")
@@ -178,3 +180,22 @@ monitoring:
 priorityClassAliases:
   enabled: false
 """
+
+
+def _values_schema() -> Document:
+    """What Helm accepts as values: those of values.yaml, and no others."""
+    text = {"type": "string", "minLength": 1}
+    switch = _closed({"enabled": {"type": "boolean"}})
+    values = {
+        "image": _closed({"repository": text, "tag": text}),
+        "scheduler": _closed({"image": text}),
+        **dict.fromkeys((*SWITCHES, *ADDITIONS), switch),
+        # Where the chart is a part of another one, Helm adds what is common to all parts.
+        "global": {"type": "object"},
+    }
+    return {"$schema": "http://json-schema.org/draft-07/schema#"} | _closed(values)
+
+
+def _closed(properties: Document) -> Document:
+    """The schema of an object that has these properties and no others."""
+    return {"type": "object", "properties": properties, "additionalProperties": False}

@@ -27,9 +27,15 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def helm(*words: str, **environment: str) -> str:
+    done = run_helm(*words, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_helm(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     if not os.access(helm_path(), os.X_OK):
         pytest.skip("helm is missing: `make helm` builds it")
-    done = subprocess.run(
+    return subprocess.run(
         [helm_path(), *words],
         env=os.environ | environment,
         capture_output=True,
@@ -37,8 +43,6 @@ def helm(*words: str, **environment: str) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_helm_finds_nothing_wrong_with_the_chart(chart: Path) -> None:
@@ -66,12 +70,38 @@ def test_values_choose_what_the_overlays_hold(
     assert made == _by_key(each for overlay in overlays for each in rendered(overlay))
 
 
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (("--set", "nodeagent.enabled=false"), "nodeagent"),
+        (("--set", "view=true"), "/view"),
+        (("--set-string", "view.enabled=false"), "/view/enabled"),
+        (("--set", "monitoring.enable=true"), "enable"),
+        # Of a tag of digits in a file Helm would make 2.0261126e+07.
+        (("--set", "image.tag=20261126"), "/image/tag"),
+        (("--set", "image.tag="), "/image/tag"),
+        (("--set", "scheduler.tag=v1.35.0"), "tag"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each[-1],
+)
+def test_a_value_that_the_chart_does_not_have_is_refused_by_name(
+    chart: Path, values: tuple[str, ...], named: str
+) -> None:
+    done = run_helm("template", "ballast", str(chart), *values)
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+def test_the_chart_may_be_part_of_another_one(chart: Path) -> None:
+    helm("template", "ballast", str(chart), "--set", "global.imageRegistry=registry.example.com")
+
+
 def test_images_are_values(chart: Path) -> None:
     text = helm(
         "template",
         "ballast",
         str(chart),
-        *("--set", "image.repository=registry.example.com/ballast", "--set", "image.tag=9"),
+        *("--set", "image.repository=registry.example.com/ballast", "--set-string", "image.tag=9"),
         *("--set", "scheduler.image=registry.example.com/kube-scheduler:v1.35.0"),
     )
     images = {
