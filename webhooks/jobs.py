@@ -29,6 +29,8 @@ from typing import Any, Final
 import msgspec
 
 from extender.api.objects import ObjectMeta, Pod
+from extender.api.units import UnitError
+from extender.api.workload import read_min_member
 from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import foresee
 from webhooks.owners.origin import Template
@@ -95,6 +97,24 @@ def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
     yield from _misplaced(patch.document)
     if _asks_for_gpu(template):
         yield from _foreseen(request, template, projects)
+        yield from _one_by_one(patch.document)
+
+
+def _one_by_one(document: Document) -> Iterator[str]:
+    """What a StatefulSet never creates: the pods of a gang, if each waits for the one before."""
+    spec = document["spec"]
+    if document["kind"] != "StatefulSet" or spec.get("podManagementPolicy") == "Parallel":
+        return
+    meta = msgspec.convert(spec["template"], Template).metadata
+    try:
+        min_member = read_min_member(meta.annotations, meta.labels)
+    except UnitError:
+        return
+    if min(min_member, spec.get("replicas", 1)) > 1:
+        yield (
+            f"its pods never start: a gang starts when {min_member} pods exist, and a StatefulSet"
+            " creates a pod when the one before runs; set podManagementPolicy: Parallel"
+        )
 
 
 def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:

@@ -319,6 +319,27 @@ def test_update_of_an_app_is_looked_at_where_its_template_changes() -> None:
     assert decision_on(scaled, operation="UPDATE", oldObject=after).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "min_member", "is_told"),
+    [
+        ("StatefulSet", {"podManagementPolicy": "OrderedReady", "replicas": 3}, "3", True),
+        ("StatefulSet", {"podManagementPolicy": "OrderedReady", "replicas": 3}, "1", False),
+        ("StatefulSet", {"podManagementPolicy": "OrderedReady", "replicas": 1}, "3", False),
+        ("StatefulSet", {"podManagementPolicy": "Parallel", "replicas": 3}, "3", False),
+        ("Deployment", {"replicas": 3}, "3", False),
+    ],
+)
+def test_author_is_told_of_a_gang_whose_pods_are_created_one_after_the_other(
+    kind: str, spec: Document, min_member: str, *, is_told: bool
+) -> None:
+    made = app(kind)
+    made["spec"] |= spec
+    notes = {names.ANNOTATION_MIN_MEMBER: min_member}
+    made["spec"]["template"]["metadata"]["annotations"] = notes
+    warned = decision_on(made).warnings
+    assert [("set podManagementPolicy: Parallel" in each) for each in warned] == [True] * is_told
+
+
 @pytest.mark.parametrize("made", [app(resources={}), app("StatefulSet", {}), job(resources={})])
 def test_word_that_is_not_on_the_pod_template_is_told(made: Document) -> None:
     made = copy.deepcopy(made)
