@@ -26,17 +26,15 @@ class PodEvents:
         reason: Reason,
         note: str,
         type: Literal["Normal", "Warning"] = "Warning",  # noqa: A002 (the field's name in the API)
-        related: ObjectRef | None = None,
         *,
         owner_note: str = "",
     ) -> None:
         """One event on the pod and one on its controller, which says `owner_note` where given."""
-        self._recorder.record(pod_reference(pod), reason, note, type, related)
+        self._recorder.record(pod_reference(pod), reason, note, type)
         maker = self._state.maker_of(pod)
         if maker is not None:
             said = owner_note or f"{pod.name}: {note}"
-            about = owner_reference(maker, pod.namespace)
-            self._recorder.record(about, reason, said, type, related)
+            self._recorder.record(owner_reference(maker, pod.namespace), reason, said, type)
 
 
 def pod_reference(pod: PodView) -> ObjectRef:

@@ -11,7 +11,7 @@ from typing import Final
 from extender.api.objects import OwnerReference
 from extender.api.reasons import Reason
 from extender.api.units import count_gpus
-from extender.cycle.pod_events import PodEvents, pod_reference
+from extender.cycle.pod_events import PodEvents, owner_reference, pod_reference
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.policy.plan import Eviction
 from extender.state.cluster import ClusterState
@@ -32,21 +32,30 @@ class EvictionEvents:
     """Records events about evictions that were accepted."""
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
-        self._state = state
         self._recorder = recorder
         self._events = PodEvents(state, recorder)
 
     def tell_victim(
-        self, eviction: Eviction, victim: WorkloadView | None, beneficiary: WorkloadView | None
+        self,
+        eviction: Eviction,
+        victim: WorkloadView | None,
+        beneficiary: WorkloadView | None,
+        maker: OwnerReference | None,
     ) -> None:
-        """One event on the pod and one on its owner: for what it leaves, and what comes next."""
-        pod = eviction.pod
-        note = victim_note(eviction, victim, beneficiary, self._state.maker_of(pod))
+        """One event on the pod and one on its `maker`: for what it leaves, and what comes next.
+
+        The pod may be gone already.
+        """
+        note = victim_note(eviction, victim, beneficiary, maker)
         is_own = beneficiary is not None and _is_own(victim, beneficiary)
         related = None
         if beneficiary is not None and beneficiary.pods and is_own:
             related = pod_reference(beneficiary.pods[0])
-        self._events.tell(pod, eviction.reason, note, related=related)
+        pod, reason = eviction.pod, eviction.reason
+        self._recorder.record(pod_reference(pod), reason, note, "Warning", related)
+        if maker is not None:
+            about = owner_reference(maker, pod.namespace)
+            self._recorder.record(about, reason, f"{pod.name}: {note}", "Warning", related)
 
     def tell_beneficiary(
         self, beneficiary: WorkloadView, left: Sequence[tuple[PodView, WorkloadView | None]]

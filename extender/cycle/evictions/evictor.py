@@ -20,6 +20,7 @@ from typing import Final
 
 import structlog
 
+from extender.api.objects import OwnerReference
 from extender.api.reasons import MOVES, Reason
 from extender.api.units import MILLI_PER_GPU
 from extender.cycle import metrics
@@ -53,11 +54,13 @@ class _Turn:
     """One eviction of a case, which starts when those in `after` are over.
 
     The pod loses `lost_s` seconds of its running, and has `grace_s` to end (None: what it asks
-    for). `is_forced`: the deadline up to which disruption budgets bind it has passed.
+    for). `is_forced`: the deadline up to which disruption budgets bind it has passed. `maker` would
+    make the pod again; it is no longer known once the pod is gone.
     """
 
     eviction: Eviction
     case: EvictionGroup
+    maker: OwnerReference | None = None
     lost_s: int = 0
     grace_s: int | None = None
     is_forced: bool = False
@@ -146,6 +149,7 @@ class Evictor:
         return _Turn(
             eviction,
             case,
+            self._state.maker_of(pod),
             lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
             is_forced=is_stopped and is_over,
@@ -253,7 +257,7 @@ class Evictor:
             beneficiary=eviction.beneficiary,
             milli=pod.held_milli,
         )
-        self._events.tell_victim(eviction, victim, beneficiary)
+        self._events.tell_victim(eviction, victim, beneficiary, turn.maker)
 
     def _finish(self, case: EvictionGroup) -> None:
         """All turns of the case are over."""

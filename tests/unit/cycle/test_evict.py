@@ -71,13 +71,15 @@ class ApiServer:
 
 
 class Events:
-    """Takes events and keeps the names that they are about."""
+    """Takes events, and keeps the names that they are about and what they say."""
 
     def __init__(self) -> None:
         self.about: list[str] = []
+        self.notes: list[str] = []
 
-    def record(self, regarding: Any, *_: object) -> None:
+    def record(self, regarding: Any, _reason: object, note: str, *_: object) -> None:
         self.about.append(regarding.name)
+        self.notes.append(note)
 
 
 class Stage:
@@ -145,6 +147,16 @@ async def test_a_pod_that_is_gone_before_the_answer_counts_for_its_project() -> 
     stage.drop(stage.victims[0])
     await asyncio.sleep(5)
     assert REGISTRY.get_sample_value(name, labels) == before + 1
+
+
+async def test_the_controller_of_a_pod_that_is_gone_before_the_answer_is_told_of_it() -> None:
+    stage = Stage(1, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    stage.drop(stage.victims[0])
+    await asyncio.sleep(5)
+    assert stage.events.about[:2] == ["v0", "job"]
+    assert all("Job job makes the pod again" in note for note in stage.events.notes[:2])
 
 
 async def test_a_pod_that_has_ended_before_its_turn_is_not_evicted() -> None:
