@@ -133,7 +133,10 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
             return
         refused = plan.waits.get(workload.key)
         message = _plain(refused, workload) if refused else "its turn has not come"
-        yield Check(name, "no", _why_not(picture, workload, stage) or message)
+        is_protected = refused is not None and refused.reason is Reason.VICTIMS_PROTECTED
+        # A later stage repeats what an earlier one found protected.
+        why_not = "" if is_protected and message != told else _why_not(picture, workload, stage)
+        yield Check(name, "no", why_not or message)
         told = message
     yield from _new_nodes(picture, workload)
     yield _limits(picture, workload, told)

@@ -59,6 +59,21 @@ def test_a_workload_above_its_share_is_told_the_share_and_what_would_help() -> N
     assert changes["the quota of a is 11 or more"] == "4 GPUs of b taken"
 
 
+def test_what_a_disruption_budget_keeps_is_told_of_the_reclaim() -> None:
+    cluster = Cluster(budgets={"ns/keep": 0})
+    cluster.node("n0", gpus=8)
+    cluster.project("a", quota=4)
+    cluster.project("b", quota=4)
+    cluster.job("run", "b", gpus=1, pods=8, on="n0", min=1, budgets=("ns/keep",))
+    cluster.job("wait", "a", gpus=1)
+    found = told(cluster, "ns/wait")
+    assert found.reason == "VictimsProtected"
+    checks = {each.name: each.message for each in found.checks if each.outcome == "no"}
+    assert "PodDisruptionBudget ns/keep allows 0 disruptions" in found.message
+    assert checks["reclaim"] == found.message
+    assert checks["preemption"] == "nothing of a runs below priority 50"
+
+
 def test_each_way_out_is_one_with_which_the_decision_starts_it() -> None:
     cluster = full_cluster()
     cluster.job("wait", "a", gpus=1, pods=4)
