@@ -252,8 +252,9 @@ def _found(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView, i
     workload, others = find(picture, namespace, name)
     if workload is None:
         raise NotFoundError(
-            f'nothing that Ballast schedules in namespace "{namespace}" is called "{name}",'
-            " or belongs to something called so"
+            f'no live pod that Ballast schedules in namespace "{namespace}" is called "{name}", or'
+            " belongs to something called so; kubectl describe says why a controller has no pods,"
+            " such as a ResourceQuota or spec.suspend"
         )
     return workload, others
 
