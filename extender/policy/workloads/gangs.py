@@ -84,8 +84,10 @@ def next_chunks(
 def _other_fills(
     workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
 ) -> Iterator[Sequence[PodView]]:
-    """What its minimum lacks without groups of one kind that may stay empty, then of two, ..."""
-    kinds = dict.fromkeys(group.kind() for group in _read(workload, live, waiting).optional())
+    """What its minimum lacks without groups of one kind that may stay empty, then of two, ...; of
+    equally many those that stand last are left out first."""
+    listed = dict.fromkeys(group.kind() for group in _read(workload, live, waiting).optional())
+    kinds = list(reversed(listed))
     by_number = (combinations(kinds, n) for n in range(1, len(kinds) + 1))
     for left_out in islice(chain.from_iterable(by_number), _MOST_LEFT_OUT):
         root = _read(workload, live, waiting)
