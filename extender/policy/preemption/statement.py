@@ -30,6 +30,8 @@ Step = tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]
 #: As in `costs.pxd`.
 _MOST_LOST: Final = (1 << 52) - 1
 _MOST_RANK: Final = (1 << 7) - 1
+_MOST_PODS: Final = (1 << 8) - 1
+_MOST_TURN: Final = (1 << 7) - 1
 
 
 class PreemptionRequest(Struct, eq=False, gc=False):
@@ -255,9 +257,11 @@ class Statement:
         moved_rank = max((candidates.rank[candidates.owner[p]] for p in self.moving), default=0)
         moved |= min(moved_rank, _MOST_RANK) << 52
         high = (tier << 61) | (rank << 54) | (is_below << 53) | (is_whole << 52) | lost
-        age = max((candidates.age[candidates.owner[p]] for p in self.leaving()), default=0)
-        n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
-        return high, moved, (n_pods << 40) | age
+        leaving = list(self.leaving())
+        n_pods = min(len(leaving), _MOST_PODS)
+        age = max((candidates.age[candidates.owner[p]] for p in leaving), default=0)
+        turn = min(max((candidates.turn[p] for p in leaving), default=0), _MOST_TURN)
+        return high, moved, (n_pods << 40) | (age << 7) | turn
 
     def _charge(self, amounts: Amounts) -> None:
         """The queues of a preemptor that is part of the cycle's plan hold so much more."""
