@@ -90,7 +90,7 @@ class Session:
         self.places = Placer(
             self.sim, node_filter, topologies, snapshot.pools, beside, fragmentation
         )
-        self.capacity_bound = CapacityBound(snapshot.nodes, node_filter)
+        self.capacity_bound = CapacityBound(snapshot.nodes, node_filter, topologies)
         self.shortages = Shortages(self.places, self.capacity_bound)
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)

@@ -1,18 +1,24 @@
 """Work that a node pool could never hold takes no part in a pool that shares fairly.
 
 A pod larger than every node, or with a typo in its selector, has no turn: no place is kept for it,
-and no work waits for it. It is told why it has no place. In strict order it still holds up its own
-queue, where it may use some node. Pools of other policies have rules of their own.
+and no work waits for it. It is told why it has no place. What can start without it is as any other
+work. In strict order it still holds up its own queue, where it may use some node. Pools of other
+policies have rules of their own.
 """
+
+from collections.abc import Sequence
 
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import shapes_of
+from extender.state.model import PodView
 
 
 def set_aside_unplaceable(session: Session) -> None:
-    """Take out of each workload's pools those whose ready nodes could hold nothing of it."""
+    """Take out of each workload the pods that none of its pools could hold, as far as it can start
+    without them, and of its pools those whose ready nodes could hold nothing of it."""
     for pending in session.pending:
+        if len(pending.waiting) > 1 and (pods := _hopeless(session, pending)):
+            pending.leave_out(pods)
         usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:
             continue
@@ -26,8 +32,18 @@ def set_aside_unplaceable(session: Session) -> None:
         )
 
 
-def _could_hold(session: Session, pending: Pending, pool: str) -> bool:
+def _hopeless(session: Session, pending: Pending) -> Sequence[PodView]:
+    """The waiting pods that fit no node of any of its pools, were it empty."""
     bound = session.capacity_bound
-    if session.snapshot.pools[pool].policy != "fairshare" or bound.allows(pending.shapes, pool):
-        return True
-    return any(bound.allows(shapes_of(chunk), pool) for chunk in pending.other_chunks())
+    if all(bound.allows_each(pending.waiting, pool) for pool in pending.pools):
+        return ()
+    return [
+        pod
+        for pod in pending.waiting
+        if not any(bound.allows_each((pod,), pool) for pool in pending.pools)
+    ]
+
+
+def _could_hold(session: Session, pending: Pending, pool: str) -> bool:
+    is_fair = session.snapshot.pools[pool].policy == "fairshare"
+    return not is_fair or session.capacity_bound.allows(pending, pool)

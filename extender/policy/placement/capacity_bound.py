@@ -1,18 +1,21 @@
 """What could ever be placed: pods against what the ready nodes have, whatever runs there.
 
 A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) has no part in
-the shares and holds up no other work. The bound is optimistic: it looks at each kind of pod of a
-workload alone, and leaves out topology and pod affinity.
+the shares and holds up no other work; nor has a gang that is larger than every domain of a level in
+which it must be together. The bound is optimistic: it looks at each kind of pod of a workload, and
+at each group of its tree, alone, and leaves out pod affinity.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
-from extender.policy.placement.node_filter import NodeFilter
+from extender.policy.placement.node_filter import NodeFilter, NodeSet
+from extender.policy.placement.topology import TopologyDomains, TopologyLevel, required_rules
+from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, shapes_of
-from extender.state.model import Constraints, PodView
+from extender.state.model import Constraints, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
 
@@ -22,13 +25,31 @@ class CapacityBound:
 
     nodes: NodeTable
     node_filter: NodeFilter
+    topologies: TopologyDomains
     _known: dict[tuple[str, Demand, int, int], tuple[Constraints, int]] = field(
         default_factory=dict
     )
 
-    def allows(self, shapes: Sequence[Shape], pool: str) -> bool:
-        """Whether the ready nodes of the pool have what pods of these shapes need."""
-        return all(self._allows(shape, pool) for shape in shapes)
+    def allows(self, pending: Pending, pool: str) -> bool:
+        """Whether the ready nodes of the pool have what the next chunk needs, or one of those that
+        may be tried in its place."""
+        return self._allows_chunk(pending, pending.chunk, pending.shapes, pool) or any(
+            self._allows_chunk(pending, chunk, shapes_of(chunk), pool)
+            for chunk in pending.other_chunks()
+        )
+
+    def allows_together(self, rule: TopologyRule, pods: Sequence[PodView], pool: str) -> bool:
+        """Whether one domain of the level that the rule requires has what these pods need."""
+        levels = self.topologies.levels(rule.topology, pool)
+        level = next((each for each in levels if each.label == rule.required), None)
+        if level is None:
+            return False
+        shapes = shapes_of(pods)
+        rooms = [self._rooms(shape, level, pool) for shape in shapes]
+        return any(
+            all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
+            for frame in level.frames
+        )
 
     def allows_each(self, pods: Sequence[PodView], pool: str) -> bool:
         """Whether for each of the pods some ready node has what it needs by itself."""
@@ -43,6 +64,23 @@ class CapacityBound:
         if known is None:
             known = self._known[key] = shape.constraints, self._count(shape, pool)
         return known[1]
+
+    def _allows_chunk(
+        self, pending: Pending, chunk: Sequence[PodView], shapes: Iterable[Shape], pool: str
+    ) -> bool:
+        if not all(self._allows(shape, pool) for shape in shapes):
+            return False
+        rules = required_rules(pending.workload, chunk)
+        return all(self.allows_together(rule, pods, pool) for rule, pods in rules)
+
+    def _rooms(self, shape: Shape, level: TopologyLevel, pool: str) -> dict[NodeSet, int]:
+        """How many of the shape's pods each domain holds at most, when empty."""
+        rooms = dict.fromkeys(level.frames, 0)
+        for ix in self.node_filter.candidates(pool, shape.constraints):
+            domain = level.domains.get(ix)
+            if domain is not None:
+                rooms[domain] += _most_on(self.nodes, ix, shape.demand)
+        return rooms
 
     def _allows(self, shape: Shape, pool: str) -> bool:
         return self.count(shape, pool) == shape.count

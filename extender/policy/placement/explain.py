@@ -5,7 +5,7 @@ for the same cause.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
 from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.placer import Placer, fits_host
-from extender.policy.workloads.gangs import groups_of, leaves_below
+from extender.policy.placement.topology import required_rules
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import PodView, TopologyRule
@@ -88,7 +88,7 @@ class Shortages:
         return Refused(cause.reason, f"{key}: {cause.why}; {NEVER} {pool}")
 
     def _cause(self, pending: Pending, pool: str, pods: Sequence[PodView]) -> _Cause:
-        rules = list(_required(pending, pods)) if pending.workload.tree is not None else []
+        rules = list(required_rules(pending.workload, pods))
         key = pool, _by_shape(pods)
         is_known = not rules and not self.places.pod_affinity.concerns(pods)
         known = self._known.get(key) if is_known else None
@@ -305,7 +305,9 @@ class Shortages:
                 needs = crowd.needs(_cards(crowd.pod.demand) or _host(crowd.pod.demand))
                 lack = f"no one {level} has a place for all; the roomiest takes {room}"
                 why = f"{needs}; {lack} of {crowd.count}"
-                return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why)
+                fits_when_empty = self.bound.allows_together(rule, pods, pool)
+                is_for_ever = not fits_when_empty and self.places.pools[pool].elastic is None
+                return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, is_for_ever)
         if n_most <= 1 or not has_domain:
             return found
         levels = " and ".join(dict.fromkeys(rule.required or "" for rule, _ in rules))
@@ -354,18 +356,3 @@ def _host(demand: Demand) -> str:
     if demand.memory_mib:
         asked.append(f"{demand.memory_mib} MiB of memory")
     return " and ".join(asked) or "a pod slot"
-
-
-def _required(
-    pending: Pending, pods: Sequence[PodView]
-) -> Iterator[tuple[TopologyRule, list[PodView]]]:
-    """The rules of the workload's groups that must be kept, from the root down, each with those of
-    the pods that it speaks of."""
-    tree = pending.workload.tree
-    for group in groups_of(tree) if tree is not None else ():
-        rule = group.topology
-        if rule is not None and rule.required:
-            leaves = leaves_below(group)
-            below = list(pods) if group is tree else [pod for pod in pods if pod.group in leaves]
-            if below:
-                yield rule, below

@@ -19,10 +19,10 @@ from typing import Protocol
 from extender.kernels.nodes import count_room
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.plan import Placement
-from extender.policy.workloads.gangs import has_topology, leaves_below
+from extender.policy.workloads.gangs import groups_of, has_topology, leaves_below
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, shapes_of
-from extender.state.model import GroupView, PodView, TopologyRule
+from extender.state.model import GroupView, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import NodeTable
 
 
@@ -311,6 +311,21 @@ def _fixed(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
     if not homes:
         return WHOLE_POOL
     return max(sorted(set(homes), key=lambda frame: frame.name), key=homes.count)
+
+
+def required_rules(
+    workload: WorkloadView, pods: Sequence[PodView]
+) -> Iterator[tuple[TopologyRule, list[PodView]]]:
+    """The rules of the workload's groups that must be kept, from the root down, each with those of
+    the pods that it speaks of."""
+    tree = workload.tree
+    for group in groups_of(tree) if tree is not None else ():
+        rule = group.topology
+        if rule is not None and rule.required:
+            leaves = leaves_below(group)
+            below = list(pods) if group is tree else [pod for pod in pods if pod.group in leaves]
+            if below:
+                yield rule, below
 
 
 def _is_near(group: GroupView) -> bool:

@@ -154,7 +154,7 @@ def _add_waiting(
     """
     demand, n_fixed = to
     bound, pool = session.capacity_bound, queues.pool
-    if not bound.allows(pending.shapes, pool):
+    if not bound.allows(pending, pool):
         return
     pods = [pod for pod in pending.waiting if bound.allows_each((pod,), pool)]
     total = sum(_size(queues, pod) for pod in pods)

@@ -1,8 +1,8 @@
 """The shares of node pools that share by quota and weight: which demand counts, and where.
 
 Only work that could ever be placed has a part in the shares. A pod of 16 GPUs on nodes of 8, a
-selector that no node matches, or a gang that lacks pods would take from the shares of others
-without using it.
+selector that no node matches, or a gang that lacks pods or that no domain of its topology could
+hold would take from the shares of others without using it.
 
 A workload that may use several pools counts in the first of them that could hold it. In a later
 one it counts if the share of its queue in the first leaves some of the queue's demand unmet.
@@ -81,6 +81,7 @@ class _CountedDemand:
                 # Pods of a gang stay in the pool of those that run.
                 if pool not in pending.pools or not self._could_hold(pending, pool):
                     self._leave_out(workload, pool, pending.waiting)
+                self._leave_out(workload, pool, pending.left_out)
 
     def leave_out_later_choices(self) -> list[_Later]:
         """The workloads that may use several pools, in all but the first that could hold them."""
@@ -114,8 +115,7 @@ class _CountedDemand:
         return changed
 
     def _could_hold(self, pending: Pending, pool: str) -> bool:
-        bound = self.session.capacity_bound
-        return pool not in self.names or bound.allows(pending.shapes, pool)
+        return pool not in self.names or self.session.capacity_bound.allows(pending, pool)
 
     def _as_later(self, pending: Pending, pool: str, first: str) -> _Later:
         session, workload = self.session, pending.workload

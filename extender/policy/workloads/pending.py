@@ -37,7 +37,8 @@ SortKey = tuple[int, int, int, str]
 class Pending:
     """A workload with pods that wait. `pools` is what it may still use, in order of preference.
 
-    `waiting` is in the order in which its pods are to start. `live` are those that have a place,
+    `waiting` is in the order in which its pods are to start; those `left_out` of it could never
+    have a place. `live` are those that have a place,
     those included that were given one in this cycle; `nodes` names the places of the latter by uid.
     `is_behind`: in strict order it had no turn because what was before it had no place.
     `only_holds_up`: it could never have a place, and has its turn to hold up its queue.
@@ -54,6 +55,7 @@ class Pending:
     is_behind: bool = False
     only_holds_up: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
+    left_out: Sequence[PodView] = ()
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None
     _shapes: Sequence[Shape] | None = None
@@ -147,6 +149,17 @@ class Pending:
         self.restart()
         # What is left may lack pods that are not there: an empty chunk has room everywhere.
         return self if self.chunk else None
+
+    def leave_out(self, pods: Sequence[PodView]) -> None:
+        """Go on without these of the waiting pods, if anything can start without them."""
+        before, uids = self.waiting, {pod.uid for pod in pods}
+        self.waiting = [pod for pod in before if pod.uid not in uids]
+        self.restart()
+        if self.chunk:
+            self.left_out = pods
+        else:
+            self.waiting = before
+            self.restart()
 
     def restart(self) -> None:
         """Work out anew what follows from the waiting and the live pods."""

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from extender.policy.decide import decide
-from extender.state.model import Constraints
+from extender.state.model import Constraints, GroupView, TopologyRule
 from tests.support.snapshots import Cluster, counts, fair_shares
 
 NOWHERE = Constraints(node_selector=(("zone", "no-such"),))
@@ -45,6 +46,31 @@ def test_work_that_could_never_be_placed_has_no_part_in_the_shares(job: dict[str
         "c": 0,
     }
     assert counts(plan)["a-jobs", "evicted"] == 4
+
+
+@pytest.mark.parametrize(("pods", "c"), [(4, 2), (5, 0)])
+def test_a_gang_larger_than_every_rack_has_no_part(pods: int, c: int) -> None:
+    cluster = Cluster()
+    cluster.topologies = {"t": ("rack",)}
+    for name in ("r0", "r1"):
+        cluster.node(name, gpus=4, labels={"rack": name})
+    for name in "abc":
+        cluster.project(name)
+    cluster.job("a-jobs", "a", pods=8, on=["r0"] * 4 + ["r1"] * 4, min=1)
+    cluster.job("b-jobs", "b", pods=8, min=1)
+    tree = GroupView(name="", min_member=pods, topology=TopologyRule("t", required="rack"))
+    cluster.job("c-gang", "c", pods=pods, tree=tree)
+    assert shares_of(cluster)["c"] == c
+
+
+def test_trials_that_could_never_run_count_nothing_beside_one_that_can() -> None:
+    cluster = crowded(pods=3, min=1)
+    search = cluster.workloads["ns/c-job"]
+    lost = [replace(pod, constraints=NOWHERE) for pod in search.pods[:2]]
+    cluster.workloads["ns/c-job"] = replace(search, pods=(*lost, search.pods[2]))
+    plan = decide(cluster.snapshot())
+    assert fair_shares(plan)["c"] == 1000
+    assert counts(plan)["c-job", "nominated"] == 1
 
 
 def test_work_that_fits_an_empty_node_has_its_part() -> None:
