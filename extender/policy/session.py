@@ -178,7 +178,7 @@ class Session:
         and every pod of it fits a node that is ready, were it empty. A gang may wait for nodes that
         are still to come."""
         fits = self.capacity_bound.allows_each(pending.chunk, pool)
-        return fits and self._is_ever_allowed(pending, pool)
+        return fits and self.is_ever_allowed(pending, pool)
 
     def holds_up_queue(self, pending: Pending, pool: str) -> bool:
         """Whether work without a place holds up what is behind it in its queue: in strict order,
@@ -187,12 +187,16 @@ class Session:
             return False
         candidates = self.places.node_filter.candidates
         has_nodes = all(candidates(pool, shape.constraints) for shape in pending.shapes)
-        return has_nodes and self._is_ever_allowed(pending, pool)
+        return has_nodes and self.is_ever_allowed(pending, pool)
 
-    def _is_ever_allowed(self, pending: Pending, pool: str) -> bool:
-        """Whether limits, and quotas of non-preemptible work, are as large as the next chunk."""
-        leaf = self.queue_of(pending.workload, pool)
-        return is_ever_allowed(leaf, pending.need(), is_np=not pending.workload.is_preemptible)
+    def is_ever_allowed(self, pending: Pending, pool: str) -> bool:
+        """Whether limits, and quotas of non-preemptible work, are as large as the next chunk, or as
+        one that may be tried in its place."""
+        leaf, is_np = self.queue_of(pending.workload, pool), not pending.workload.is_preemptible
+        return is_ever_allowed(leaf, pending.need(), is_np=is_np) or any(
+            is_ever_allowed(leaf, pending.need_of(chunk), is_np=is_np)
+            for chunk in pending.other_chunks()
+        )
 
     def admit(
         self,

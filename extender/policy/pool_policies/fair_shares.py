@@ -1,8 +1,8 @@
 """The shares of node pools that share by quota and weight: which demand counts, and where.
 
 Only work that could ever be placed has a part in the shares. A pod of 16 GPUs on nodes of 8, a
-selector that no node matches, or a gang that lacks pods or that no domain of its topology could
-hold would take from the shares of others without using it.
+selector that no node matches, a gang that lacks pods or that no domain of its topology could hold,
+or work larger than a limit of its queue would take from the shares of others without using it.
 
 A workload that may use several pools counts in the first of them that could hold it. In a later
 one it counts if the share of its queue in the first leaves some of the queue's demand unmet.
@@ -115,7 +115,12 @@ class _CountedDemand:
         return changed
 
     def _could_hold(self, pending: Pending, pool: str) -> bool:
-        return pool not in self.names or self.session.capacity_bound.allows(pending, pool)
+        if pool not in self.names:
+            return True
+        session = self.session
+        return session.is_ever_allowed(pending, pool) and session.capacity_bound.allows(
+            pending, pool
+        )
 
     def _as_later(self, pending: Pending, pool: str, first: str) -> _Later:
         session, workload = self.session, pending.workload
