@@ -159,17 +159,19 @@ def _add_waiting(
     pods = [pod for pod in pending.waiting if bound.allows_each((pod,), pool)]
     total = sum(_size(queues, pod) for pod in pods)
     first = sum(_size(queues, pod) for pod in pending.chunk)
+    others = (sum(_size(queues, pod) for pod in chunk) for chunk in pending.other_chunks())
+    least = min(chain((first,), others))
     leaf = queues.by_workload[pending.workload.key]
     bounds = [(q, q.np_quota[GPU]) for q in leaf.chain if q.np_quota[GPU] < UNLIMITED]
     if not pending.workload.is_preemptible and bounds:
         total = min(total, *(quota - n_fixed[queue] for queue, quota in bounds))
-        if total < first:
+        if total < least:
             return
         for queue, _ in bounds:
             n_fixed[queue] += total
         demand.fixed += total
     demand.total += total
-    demand.least = demand.least or first
+    demand.least = demand.least or least
     chunk = {pod.uid for pod in pending.chunk}
     demand.tasks += [first, *(_size(queues, pod) for pod in pods if pod.uid not in chunk)]
     _round_shares(queues, pending.workload, pods)
