@@ -35,9 +35,10 @@ SYSTEM_NAMESPACE = "ballast-system"
 START_S = 90.0
 #: New ports are taken this often when another process was quicker on one of them.
 PORT_TRIES = 5
-#: Memory is not short here and cores are: collect garbage a quarter as often, and as usual in a
-#: program that has 5 GiB.
-GO_ENVIRONMENT = {"GOGC": "400", "GOMEMLIMIT": "5GiB"}
+#: Memory is not short here and cores are: collect garbage a quarter as often as usual, and again
+#: more often in a program that nears this.
+GO_GC_PERCENT = 400
+GO_MEMORY_GIB = 5
 #: The order of starting; they end in the opposite order, etcd last (an API server without its
 #: etcd does not end on SIGTERM for minutes).
 ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
@@ -61,12 +62,14 @@ class ControlPlane:
         emulated: str = "",
         programs: Mapping[str, Path] | None = None,
         flags: Mapping[str, Sequence[str]] | None = None,
+        memory_gib: int = GO_MEMORY_GIB,
     ) -> None:
         """`parent` is where the work folder is made; the system's folder for such if None.
 
         `emulated` is an older Kubernetes version: the API server shows its API and features, such
         as "1.33". `programs` are used instead of those of the same names. `flags` are more
-        arguments of a component, by its name.
+        arguments of a component, by its name. A component collects garbage more often when it
+        nears `memory_gib`.
         """
         self._parent = parent
         self._programs = dict(programs or {})
@@ -76,6 +79,8 @@ class ControlPlane:
         self._authority = Authority()
         self._tokens = token_keys()
         self._scheduler_config = ""
+        limits = {"GOGC": str(GO_GC_PERCENT), "GOMEMLIMIT": f"{memory_gib}GiB"}
+        self._environment = os.environ | limits
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -359,7 +364,7 @@ class ControlPlane:
 
     def _run(self, name: str, argv: Sequence[str]) -> None:
         argv = [*argv, *self._flags.get(name, ())]
-        process = Process(name, argv, self._layout.log(name), os.environ | GO_ENVIRONMENT)
+        process = Process(name, argv, self._layout.log(name), self._environment)
         self._processes[name] = process
         process.start()
         self._wait_ready(process)
