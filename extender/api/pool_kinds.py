@@ -190,8 +190,8 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         Meta(
             ge=0,
             le=100,
-            description="A project that has its quota takes from others only while it lacks more"
-            " than this part of its fair share, in whole GPUs.",
+            description="Above its quota a project reclaims only up to its fair share less this"
+            " part of it, in whole GPUs.",
         ),
     ] = 15
     elastic: Annotated[

@@ -354,9 +354,8 @@ class PoolView:
     """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say.
 
     Disruption budgets hold back reclaim and preemption for `disruption_budget_s`, and an evicted
-    pod has at most `max_grace_s` to end, unless the project's queue says otherwise. A project that
-    has its quota takes from others only while it lacks more than `reclaim_band_percent` of its
-    share.
+    pod has at most `max_grace_s` to end, unless the project's queue says otherwise. Above its quota
+    a project reclaims only up to its share less `reclaim_band_percent` of it.
     Pods that do not say how often they save their work do so every `checkpoint_s` (0: never). Nodes
     are emptied whose pods have run for `consolidate_after_s` (0: none are).
     `elastic` is None where the pool does not grow.

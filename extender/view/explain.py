@@ -27,6 +27,7 @@ from extender.view.line import NOT_IN_LINE, as_time, place_of
 from extender.view.picture import Picture, asked_milli, is_limited, starts, waits
 from extender.view.ways_out import IsLate, Trial, ways_out
 
+_NO_ROOM_ABOVE: Final = "no other queue is so far above its share that its pods would make the room"
 #: A stage and what people call it.
 _STAGES: Final[tuple[tuple[Stage, str], ...]] = (
     ("allocate", "room now"),
@@ -135,7 +136,8 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         message = _plain(refused, workload) if refused else "its turn has not come"
         is_protected = refused is not None and refused.reason is Reason.VICTIMS_PROTECTED
         # A later stage repeats what an earlier one found protected.
-        why_not = "" if is_protected and message != told else _why_not(picture, workload, stage)
+        is_known = is_protected and message != told
+        why_not = "" if is_known else _why_not(picture, workload, stage, refused)
         yield Check(name, "no", why_not or message)
         told = message
     yield from _new_nodes(picture, workload)
@@ -155,7 +157,9 @@ def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         yield Check("new nodes", "no", why_not)
 
 
-def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
+def _why_not(
+    picture: Picture, workload: WorkloadView, stage: Stage, refused: Refused | None
+) -> str:
     """Why a stage that evicts does nothing for the workload; empty where its own words are best."""
     snapshot, shares = picture.snapshot, picture.plan.shares
     pool = workload.pools[0] if workload.pools else ""
@@ -170,7 +174,8 @@ def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
                 f" {format_gpus(held + more)}, above its fair share of"
                 f" {format_gpus(mine.fair_share[GPU])} and its quota of {_or_none(mine.quota[GPU])}"
             )
-        return "no other queue is so far above its share that its pods would make the room"
+        is_told = refused is not None and refused.reason is Reason.OVER_FAIR_SHARE
+        return "" if is_told else _NO_ROOM_ABOVE
     if stage == "preempt":
         lower = [
             other

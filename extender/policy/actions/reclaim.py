@@ -27,8 +27,8 @@ reclaims work of the project that precedes it. Where the project has used its bu
 users share its quota as below any limit; while it holds more, they reclaim nothing from each other.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
-fair shares a little. With `PoolView.reclaim_band_percent` a project that has its quota takes only
-while it lacks more than that part of its share, in whole GPUs; free cards still fill the rest.
+fair shares a little. A project that has its quota reclaims only up to its share less
+`PoolView.reclaim_band_percent` of it, in whole GPUs; free cards still fill the rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from operator import gt
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, count_gpus, format_tenths
+from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus, format_tenths
 from extender.policy.actions.counter_reclaim import CounterReclaim
 from extender.policy.actions.held_turns import HeldTurns
 from extender.policy.actions.preemption_loop import PreemptionLoop
@@ -112,12 +112,8 @@ class _Reclaim:
         over = next((q for q in leaf.chain if not q.has_room(need, q.deserves)), None)
         if over is leaf:
             return _has_its_share(request, leaf.deserves, self.session.waits.get(request.key))
-        if self._is_near_its_share(request):
-            return Refused(
-                Reason.OVER_FAIR_SHARE,
-                f"{request.key}: {leaf.project.name} has its quota and is close to its fair share,"
-                " so no pod is evicted for the rest",
-            )
+        if refused := self._within_band(request):
+            return refused
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         is_first = leaf.is_user and self.session.firsts.is_first(workload, leaf.project)
         precedence = (is_first, workload.priority) if leaf.is_user else None
@@ -134,16 +130,23 @@ class _Reclaim:
             return anywhere, self._rule(preemptor, None, is_for_host=True)
         return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
 
-    def _is_near_its_share(self, request: PreemptionRequest) -> bool:
-        """Whether its project has its quota, and the request is within the band below its share."""
+    def _within_band(self, request: PreemptionRequest) -> Refused | None:
+        """A refusal if its project has its quota, and would end within the band below its share."""
         percent = self.session.snapshot.pools[self.pool].reclaim_band_percent
         project, need = request.leaf.project, request.need
         has_its_quota = project.allocated[GPU] >= project.quota[GPU]
         if percent == 0 or need[GPU] == 0 or not has_its_quota:
-            return False
-        share = project.deserves[GPU]
-        band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
-        return project.allocated[GPU] + need[GPU] > share - band
+            return None
+        share, held = project.deserves[GPU], project.allocated[GPU] + need[GPU]
+        most = share - share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
+        if held <= most:
+            return None
+        return Refused(
+            Reason.OVER_FAIR_SHARE,
+            f"{request.key}: above its quota {project.name} reclaims only up to {count_gpus(most)}"
+            f" (reclaimBandPercent: {percent} % below its fair share of {format_gpus(share)}), and"
+            f" with this work it would hold {format_gpus(held)}",
+        )
 
     def _rule(
         self, preemptor: _Preemptor, inside: Queue | None, *, is_for_host: bool = False

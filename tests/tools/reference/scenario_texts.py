@@ -58,8 +58,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "usageWeight": "how strongly past use bends weights; 0: not at all",
         "usageHalfLife": "seconds after which past use counts half",
         "overQuotaWeights": "false: what is over quota is divided in proportion to quota",
-        "reclaimBand": "percent of its fair share that a queue above its quota must lack before it"
-        " takes from others",
+        "reclaimBand": "above its quota a queue reclaims only up to its fair share less so many"
+        " percent of it",
         "checkpoint": "seconds between two saves of work that does not say; 0: it never saves",
         "consolidateAfter": "seconds for which the pods of a node must have run before the node is"
         " emptied; 0: none is",

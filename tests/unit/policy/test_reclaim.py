@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from extender.api.reasons import Reason
+from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import Figures, PoolQuota
@@ -363,6 +363,20 @@ class TestBand:
         plan = decide(cluster.snapshot())
         assert counts(plan) == {("blue-jobs", "evicted"): 2, ("pink-more", "nominated"): 2}
         assert plan.waits["ns/pink-more"].reason is Reason.OVER_FAIR_SHARE
+
+    def test_a_gang_that_would_end_within_the_band_takes_nothing_and_says_up_to_where(self) -> None:
+        cluster = full_node(30, blue={}, pink={})
+        cluster.job("blue-jobs", "blue", pods=20, on="n0", min=1)
+        cluster.job("pink-jobs", "pink", pods=10, on="n0", min=1)
+        cluster.job("pink-gang", "pink", pods=4)
+        cluster.pool("default", reclaim_band_percent=25)
+        plan = decide(cluster.snapshot())
+        assert counts(plan) == {}
+        assert plan.waits["ns/pink-gang"] == Refused(
+            Reason.OVER_FAIR_SHARE,
+            "ns/pink-gang: above its quota pink reclaims only up to 11 GPUs (reclaimBandPercent: 25"
+            " % below its fair share of 14), and with this work it would hold 14",
+        )
 
     def test_within_quota_the_band_takes_nothing_away(self) -> None:
         cluster = full_node(8, a={"quota": 4}, b={"quota": 4})

@@ -43,6 +43,21 @@ def tried(picture: Picture, found: tuple[WorkloadView, int], **given: str) -> Ex
     return told
 
 
+def test_a_gang_within_the_reclaim_band_is_told_the_band_by_all_of_the_explanation() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=30)
+    cluster.project("blue")
+    cluster.project("pink")
+    cluster.job("blue-jobs", "blue", pods=20, on="n0", min=1)
+    cluster.job("pink-jobs", "pink", pods=10, on="n0", min=1)
+    cluster.job("pink-gang", "pink", pods=4)
+    cluster.pool("default", reclaim_band_percent=25)
+    found = told(cluster, "ns/pink-gang")
+    checks = {each.name: each for each in found.checks}
+    assert "reclaims only up to 11 GPUs" in found.message
+    assert checks["reclaim"].message == found.message
+
+
 def test_a_workload_above_its_share_is_told_the_share_and_what_would_help() -> None:
     cluster = full_cluster()
     cluster.job("wait", "a", gpus=1, pods=4)
