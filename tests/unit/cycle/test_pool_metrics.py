@@ -64,6 +64,11 @@ def test_a_pool_is_fair_where_all_have_the_same_part_of_what_they_are_owed() -> 
     assert fairness_index([share(1000, 1000), share(0, 1000)]) == pytest.approx(0.5)
 
 
+def test_what_a_queue_holds_above_what_it_is_owed_makes_no_pool_less_fair() -> None:
+    borrower = QueueShare(fair_share=(1000, 0, 0), allocated=(3000, 0, 0), requested=(3000, 0, 0))
+    assert fairness_index([share(1000, 1000), borrower]) == pytest.approx(1)
+
+
 def test_figures_end_with_the_term() -> None:
     figures, seen = PoolMetrics(), snapshot(100)
     figures.look(Plan(), seen, pool_sums(seen))
