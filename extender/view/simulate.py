@@ -1,6 +1,6 @@
 """What would happen if: the decision on a changed picture beside that on the cluster as it is."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from extender.api.months import PER_GPU_HOUR
 from extender.api.units import MILLI_PER_GPU, format_gpus, parse_gpus
@@ -114,11 +114,14 @@ def _job(picture: Picture, job: Job, number: int) -> WorkloadView:
 def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[Change]:
     """What differs, workload by workload: what stops first."""
     was, now = fates_of(before), fates_of(after)
+    drained = set(spec.drain)
     for key in sorted({*was, *now}):
         for what, (pods, milli, message) in sorted(now.get(key, {}).items()):
-            if was.get(key, {}).get(what, (0, 0, ""))[0] != pods:
+            n_before, milli_before, _ = was.get(key, {}).get(what, (0, 0, ""))
+            if what == "waits" and pods > n_before and _runs_on(before, key, drained):
+                yield _change("stops", key, after, pods - n_before, milli - milli_before, message)
+            elif n_before != pods:
                 yield _change(what, key, after, pods, milli, message)
-    drained = set(spec.drain)
     for workload in before.snapshot.workloads.values():
         held = [pod for pod in workload.pods if pod.node in drained]
         blocked = [
@@ -138,6 +141,12 @@ def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[
             )
             told.lost = format_hours(sum(lost_milli_seconds(before, pod) for pod in gone))
             yield told
+
+
+def _runs_on(picture: Picture, key: str, nodes: Set[str]) -> bool:
+    """Whether a pod of the workload has its place on one of the nodes."""
+    workload = picture.snapshot.workloads.get(key)
+    return workload is not None and any(pod.node in nodes for pod in workload.pods)
 
 
 def _change(what: str, key: str, picture: Picture, pods: int, milli: int, message: str) -> Change:

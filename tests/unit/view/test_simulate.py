@@ -54,9 +54,10 @@ def test_another_node_starts_what_waits_and_stops_nothing() -> None:
     assert found.held_after == "10"
 
 
-def test_a_drained_node_lets_its_pods_wait() -> None:
+def test_work_of_a_drained_node_that_has_no_other_place_stops() -> None:
     found = status(drain=["n1"])
-    assert ("waits", "ns/b-run") in told(found)
+    assert ("stops", "ns/b-run") in told(found)
+    assert found.stops == 1
     assert found.held_after == "4"
 
 

@@ -1,7 +1,7 @@
 """Answers of `why` and `whatif` in a pipe: each row is one line, without blanks at its end."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +11,7 @@ from extender.cli.questions.explained import print_explanation
 from extender.view import command
 
 #: What `a` borrows is what a quota of `b` takes back.
-STOPS = """
+STOPS: Final = """
 scenario: v1
 id: stops
 nodes: [{name: n1, gpus: 1}]
@@ -19,6 +19,15 @@ queues: [{name: d, gpu: {quota: 1}}, {name: a, parent: d}, {name: b, parent: d}]
 jobs:
 - {name: runs, queue: a, runningFor: 600, tasks: [{name: t, state: running, node: n1}]}
 - {name: waits, queue: b, tasks: [{name: t}]}
+"""
+#: The only node, with a pod of `a`.
+DRAINED: Final = """
+scenario: v1
+id: drained
+nodes: [{name: n1, gpus: 1}]
+queues: [{name: d, gpu: {quota: 1}}, {name: a, parent: d, gpu: {quota: 1}}]
+jobs:
+- {name: runs, queue: a, tasks: [{name: t, state: running, node: n1}]}
 """
 #: What every answer of `why` says.
 TOLD: dict[str, Any] = {
@@ -80,3 +89,26 @@ def test_stopped_work_and_no_answer_have_codes_of_their_own(tmp_path: Path) -> N
     assert (done.exit_code, "stops" in done.output) == (5, True), done.output
     case.write_text("scenario: v1")
     assert CliRunner().invoke(main, asked).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("budgets", "what"),
+    [
+        ("", "stops"),
+        ("budgets: [{name: keep, jobs: [runs], minAvailable: 1}]", "cannot move"),
+    ],
+)
+def test_a_drain_that_stops_work_or_would_hang_has_the_code_of_stopped_work(
+    tmp_path: Path, budgets: str, what: str
+) -> None:
+    case = tmp_path / "case.yaml"
+    case.write_text(DRAINED + budgets)
+    done = CliRunner().invoke(main, ["whatif", "-f", str(case), "--drain", "n1"])
+    assert (done.exit_code, what in done.output) == (5, True), done.output
+
+
+def test_a_drain_after_which_all_work_has_a_place_is_no_bad_news(tmp_path: Path) -> None:
+    case = tmp_path / "case.yaml"
+    case.write_text(DRAINED.replace("gpus: 1}]", "gpus: 1}, {name: n2, gpus: 1}]"))
+    done = CliRunner().invoke(main, ["whatif", "-f", str(case), "--drain", "n1"])
+    assert (done.exit_code, "starts" in done.output) == (0, True), done.output
