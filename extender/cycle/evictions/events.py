@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from extender.api.objects import OwnerReference
-from extender.api.reasons import Reason
+from extender.api.reasons import MOVES, Reason
 from extender.api.units import count_gpus
 from extender.cycle.pod_events import PodEvents, owner_reference, pod_reference
 from extender.kube.recorder import EventRecorder, ObjectRef
@@ -93,7 +93,8 @@ def victim_note(
         told += f": {eviction.note}"
     if maker is None:
         return f"{told}. No controller owns the pod, so it is not created again."
-    return f"{told}. {maker.kind} {maker.name} creates the pod again, and the new pod is queued."
+    what_then = "" if eviction.reason in MOVES else ", and the new pod is queued"
+    return f"{told}. {maker.kind} {maker.name} creates the pod again{what_then}."
 
 
 def beneficiary_note(

@@ -298,5 +298,5 @@ def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
 
 def _as_eviction(move: Move) -> Eviction:
     """How the pod that is moved leaves."""
-    note = f"a place on node {move.placement.node} is kept for the pod that comes in its stead"
+    note = f"a place on node {move.placement.node} is kept for the pod that replaces it"
     return Eviction(move.placement.pod, move.workload, move.reason, move.beneficiary, note)

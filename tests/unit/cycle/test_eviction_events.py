@@ -58,6 +58,14 @@ def test_a_preempted_pod_learns_for_which_workload_of_its_project() -> None:
     )
 
 
+def test_the_owner_of_a_moved_pod_is_not_told_that_the_new_pod_is_queued() -> None:
+    note = "a place on node n1 is kept for the pod that replaces it"
+    told = victim_note(eviction(Reason.MOVED, note), VICTIM, workload("whole", "vision"), JOB)
+    assert told == (
+        f"moved to make room for vision/whole (1 GPU): {note}. Job filler creates the pod again."
+    )
+
+
 def test_the_beneficiary_sees_what_leaves_of_others_as_gpus() -> None:
     left = [(pod(f"p{ix}", "vision"), VICTIM) for ix in range(2)]
     left.append((pod("mine", "search"), workload("mine", "search")))
