@@ -219,7 +219,7 @@ async def test_a_page_whose_login_has_ended_says_so_and_leads_to_a_new_one(stage
         await log_in(browser, "ann")
         await browser.until_text("team-a/of-ann")
         # The page is live, and finds out by itself.
-        await browser.until_text("Your login has ended")
+        await browser.until_text("Your login has expired")
         assert "of-bob" not in await browser.text()
         await browser.click("Log in again")
         await log_in(browser, "ann")

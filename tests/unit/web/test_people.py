@@ -76,7 +76,7 @@ async def test_my_work_is_what_waits_runs_and_was_stopped_with_forecasts(
     assert "team-a/train-0" in text
     assert "team-b/theirs" not in text
     assert "no forecast" in text
-    assert "try ways out" in text
+    assert "what would let it start" in text
     assert "team-a/train<" in text
     assert "gpu-07" in text
     assert "/idle" not in text
@@ -183,7 +183,7 @@ async def test_a_stream_ends_with_the_login_and_leaves_the_page_as_it_is(
             pretend.refused = NoAnswerError("Unauthorized", 401)
             assert (await answer.content.read()).strip() == b""
         async with session.get(f"{url}/shares") as answer:
-            assert "Your login has ended" in await answer.text()
+            assert "Your login has expired" in await answer.text()
 
 
 async def test_an_ended_login_leads_to_a_new_one_and_back(ask: Ask, pretend: Pretend) -> None:
