@@ -26,22 +26,22 @@ STAGE_SECONDS = Histogram(
     buckets=[0.001 * 2**n for n in range(15)],
 )
 CUT_WORKLOADS = Gauge(
-    "ballast_control_cut_workloads", "Workloads that the last cycle had no time to look at."
+    "ballast_control_cut_workloads", "Workloads that the last cycle had no time to consider."
 )
 CUT_STAGES = Counter(
-    "ballast_control_cut_stages", "Times that a stage ran out of the cycle's budget.", ["stage"]
+    "ballast_control_cut_stages", "Times that a stage used up the cycle's budget.", ["stage"]
 )
 RELEASED = Counter(
     "ballast_control_released_pods", "Pods whose gate was removed, by result.", ["result"]
 )
 EVICTED = Counter(
     "ballast_control_evicted_pods",
-    "Pods evicted, by reason, by the pod's project, and by the project that it leaves for.",
+    "Pods evicted, by reason, by the pod's project, and by the project that they were evicted for.",
     ["reason", "project", "beneficiary"],
 )
 LOST = Counter(
     "ballast_control_lost_gpu_seconds",
-    "GPUs of evicted pods times the seconds since they last saved their work, and a restart.",
+    "GPUs of evicted pods times the seconds since their last checkpoint, and for a restart.",
     ["project"],
 )
 POD_WAITS = Histogram(
@@ -66,7 +66,8 @@ USELESS_EVICTIONS = Counter(
 )
 SETTLED_EVICTIONS = Counter(
     "ballast_control_settled_evictions",
-    "Evicted pods by their project, the project that they left for, and whether that work ran.",
+    "Evicted pods by their project, the project that they were evicted for, and whether that work"
+    " ran.",
     ["project", "beneficiary", "ran"],
 )
 SCHEDULER_AWAY = Gauge(
@@ -85,7 +86,7 @@ FOREIGN_GPUS = Gauge(
     " pod's namespace.",
     ["managed"],
 )
-PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
+PENDING = Gauge("ballast_control_pending_workloads", "Pending workloads, by reason.", ["reason"])
 CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])
 IS_LEADER = Gauge("ballast_control_is_leader", "1 while this replica decides.")
 QUEUES: Final = QueueMetrics()

@@ -99,7 +99,7 @@ class PoolMetrics(Collector):
         yield gpus
         idle = CounterMetricFamily(
             "ballast_pool_idle_while_waiting_gpu_seconds",
-            "GPUs that were free while projects asked for as many more than they held, times"
+            "GPUs that were free, as far as projects requested more than they held, times"
             " seconds, since this replica leads.",
             labels=_LABELS,
         )
@@ -108,8 +108,8 @@ class PoolMetrics(Collector):
         yield idle
         fairness = GaugeMetricFamily(
             "ballast_pool_fairness_index",
-            "Jain's index of what projects hold of what they are owed: 1 where all have equal"
-            " parts of it, 1/n where one of n has all.",
+            "Jain's index of held to owed GPUs over projects: 1 if the ratio is the same for all,"
+            " 1/n where one of n has all.",
             labels=_LABELS,
         )
         for pool, index in self._fairness.items():

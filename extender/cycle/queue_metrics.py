@@ -22,10 +22,10 @@ _Key = tuple[str, str]
 _LABELS: Final = ("queue", "node_pool")
 #: A quota, limit or budget that is not stated has no sample, and use that is not known has none.
 _GAUGES: Final[Mapping[str, str]] = {
-    "ballast_queue_quota_gpus": "GPUs that the queue may always have.",
-    "ballast_queue_limit_gpus": "GPUs that the queue may have at most.",
-    "ballast_queue_fair_share_gpus": "GPUs that are the queue's part now, over-quota use included.",
-    "ballast_queue_requested_gpus": "GPUs that the queue's live pods hold or ask for.",
+    "ballast_queue_quota_gpus": "Quota of the queue.",
+    "ballast_queue_limit_gpus": "Limit of the queue.",
+    "ballast_queue_fair_share_gpus": "Fair share of the queue now, over-quota share included.",
+    "ballast_queue_requested_gpus": "GPUs that the queue's live pods hold or request.",
     "ballast_queue_owed_gpus": "The smaller of fair share and request.",
     "ballast_queue_held_gpus": "GPUs that reserved and bound pods of the queue hold.",
     "ballast_queue_borrowed_gpus": "GPUs that the queue holds above its quota.",
@@ -35,7 +35,8 @@ _GAUGES: Final[Mapping[str, str]] = {
 }
 #: What is added up second by second, since this replica leads.
 _SUMS: Final[Mapping[str, str]] = {
-    "ballast_queue_deprived_gpu_seconds": "GPU-seconds that the queue held less than it was owed.",
+    "ballast_queue_deprived_gpu_seconds": "GPU-seconds by which the queue held less than it was"
+    " owed.",
     "ballast_queue_in_quota_gpu_seconds": "GPU-seconds that the queue held within its quota.",
     "ballast_queue_over_quota_gpu_seconds": "GPU-seconds that the queue held above its quota.",
 }
@@ -100,7 +101,7 @@ class QueueMetrics(Collector):
             yield family
         waits = GaugeMetricFamily(
             "ballast_queue_pending_workloads",
-            "Workloads of the project that wait, by reason.",
+            "Pending workloads of the project, by reason.",
             labels=("queue", "reason"),
         )
         for labels, count in self._waits.items():

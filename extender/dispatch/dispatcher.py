@@ -42,7 +42,7 @@ _NOMINATIONS = Counter(
 )
 _LAPSED = Counter(
     "ballast_dispatch_lapsed_nominations_total",
-    "Nominations that no cluster admitted in time.",
+    "Nominations that the cluster did not admit in time.",
     ["cluster"],
 )
 

@@ -19,7 +19,9 @@ T = TypeVar("T", bound=KubeObject)
 
 _log = structlog.get_logger(__name__)
 _UNTOLD = Counter(
-    "ballast_kube_untold_events_total", "Events that the listener could not take.", ["resource"]
+    "ballast_kube_untold_events_total",
+    "Watch events that the listener failed to process.",
+    ["resource"],
 )
 
 

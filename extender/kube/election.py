@@ -35,7 +35,7 @@ _EPOCH_MINUTES: Final = 28_401_120
 _log = structlog.get_logger(__name__)
 _LEADING = Gauge("ballast_kube_leading", "1 while this process holds the Lease.", ["lease"])
 _RENEWALS = Counter(
-    "ballast_kube_lease_renewals_total", "Tries to renew the held Lease.", ["lease", "result"]
+    "ballast_kube_lease_renewals_total", "Attempts to renew the held Lease.", ["lease", "result"]
 )
 
 

@@ -31,7 +31,9 @@ EventType = Literal["Normal", "Warning"]
 
 _log = structlog.get_logger(__name__)
 _WRITTEN = Counter("ballast_kube_events_written_total", "Events created or counted up.", ["result"])
-_DROPPED = Counter("ballast_kube_events_dropped_total", "Events that found the queue full.")
+_DROPPED = Counter(
+    "ballast_kube_events_dropped_total", "Events dropped because the queue was full."
+)
 
 
 class ObjectRef(Struct, rename="camel", frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ T = TypeVar("T", bound=KubeObject)
 _log = structlog.get_logger(__name__)
 _SKIPPED = Counter(
     "ballast_kube_skipped_objects_total",
-    "Objects that did not decode, or were too large.",
+    "Objects that could not be decoded, or were too large.",
     ["resource"],
 )
 

@@ -47,7 +47,7 @@ _UNTRACKED: Final[tuple[dict[str, object]]] = ({},)
 Edit = Callable[[GpuNode], Sequence[Row] | Refused]
 
 _WRITES = Counter("ballast_ledger_writes_total", "Rows of a node written by compare-and-swap.")
-_CONFLICTS = Counter("ballast_ledger_conflicts_total", "Writes that found a newer version.")
+_CONFLICTS = Counter("ballast_ledger_conflicts_total", "Writes refused because of a newer version.")
 _TAKEBACKS = Counter("ballast_ledger_takebacks_total", "Changes whose rows were taken back.")
 _LEFTOVERS = Counter("ballast_ledger_leftovers_total", "Changes that could not be taken back.")
 _log = structlog.get_logger(__name__)

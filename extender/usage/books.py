@@ -48,9 +48,11 @@ _REACH_S: Final = 3600
 
 _COUNTED_TO = Gauge(
     "ballast_usage_counted_to_timestamp_seconds",
-    "Up to when the leader has written what was held; 0 elsewhere.",
+    "Time up to which the leader has written usage records; 0 elsewhere.",
 )
-_FAILURES = Counter("ballast_usage_failures", "Bookings that could not be written as a whole.")
+_FAILURES = Counter(
+    "ballast_usage_failures", "Writes of usage records that failed in part or as a whole."
+)
 
 log = structlog.get_logger(__name__)
 

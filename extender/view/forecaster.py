@@ -28,7 +28,7 @@ _CAME_DUE = Counter(
 )
 _LOOK_SECONDS = Histogram(
     "ballast_view_look_ahead_seconds",
-    "Time of one look ahead, its rests included.",
+    "Time of one look ahead, including its pauses.",
     buckets=(0.1, 1, 3, 10, 30, 100, 300),
 )
 

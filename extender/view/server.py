@@ -54,7 +54,7 @@ NOW: Final = "now"
 _ANSWERS = Counter("ballast_view_answers_total", "Answers given.", ["resource", "code"])
 _SECONDS = Histogram(
     "ballast_view_answer_seconds",
-    "Time to make an answer, waiting for its turn included.",
+    "Time to compute an answer, including the wait for earlier ones.",
     ["resource"],
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
 )

@@ -27,14 +27,26 @@ _POD: Final = ("namespace", "pod", "card")
 _CARD: Final = ("card", "index")
 FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     "gpu_memory_used_bytes": ("Memory reserved by the pod's processes.", _POD, False),
-    "gpu_memory_seen_bytes": ("Memory that the driver says they have.", _POD, False),
-    "gpu_memory_cap_bytes": ("Memory the pod may have.", _POD, False),
-    "gpu_share_entitled_ratio": ("Part of the card's time the pod is due now.", _POD, False),
-    "gpu_gate_wait_p99_seconds": ("Wait for the card's turn, 99th percentile.", _POD, False),
-    "gpu_gate_wait_longest_seconds": ("The longest any launch of it waited.", _POD, False),
+    "gpu_memory_seen_bytes": (
+        "Memory of the pod's processes, as the driver reports it.",
+        _POD,
+        False,
+    ),
+    "gpu_memory_cap_bytes": ("Memory that the pod may use.", _POD, False),
+    "gpu_share_entitled_ratio": (
+        "Part of the card's time that the pod is entitled to now.",
+        _POD,
+        False,
+    ),
+    "gpu_gate_wait_p99_seconds": (
+        "99th percentile of the time that the pod with work waits for the card.",
+        _POD,
+        False,
+    ),
+    "gpu_gate_wait_longest_seconds": ("The longest wait of a launch of the pod.", _POD, False),
     "gpu_held_seconds": ("Time the pod held the card.", _POD, True),
-    "gpu_due_seconds": ("Time the pod was due while it was busy.", _POD, True),
-    "gpu_overrun_seconds": ("Time its work went on after its leases.", _POD, True),
+    "gpu_due_seconds": ("GPU time that the pod was entitled to while it was busy.", _POD, True),
+    "gpu_overrun_seconds": ("Time for which its work ran on after its leases ended.", _POD, True),
     "gpu_unknown_calls": ("Calls of entry points that the library does not know.", _POD, True),
     "gpu_pod_info": (
         "1; the pod holds the card or a part of it, by the ledger.",
@@ -43,15 +55,19 @@ FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     ),
     "gpu_card_memory_bytes": ("Memory of the card that programs can have.", _CARD, False),
     "gpu_card_info": ("1; says what kind of card it is.", (*_CARD, "model"), False),
-    "gpu_card_healthy": ("1 where the card may be given to pods.", _CARD, False),
-    "agent_info": ("1; the node, and how time is dealt.", ("node", "mode"), False),
+    "gpu_card_healthy": ("1 if the card may be allocated to pods.", _CARD, False),
+    "agent_info": ("1; the node, and how time is divided.", ("node", "mode"), False),
     "agent_card_errors": ("Critical errors of cards, by NVIDIA's number.", ("xid",), True),
-    "agent_runtime_connected": ("1 where the container runtime asks us.", (), False),
+    "agent_runtime_connected": ("1 if the agent is connected to the container runtime.", (), False),
     "agent_containers": ("Containers that got cards, or were refused.", ("outcome",), True),
     "agent_rejected_rows": ("Rows of the GpuNode that can't be served.", (), False),
-    "agent_pods_beyond_bounds": ("Pods that break their bounds now.", ("reason",), False),
-    "agent_restarts": ("Containers that were ended to start again with the library.", (), True),
-    "agent_evictions": ("Pods that were evicted for breaking their bounds.", (), True),
+    "agent_pods_beyond_bounds": ("Pods that exceed their share now.", ("reason",), False),
+    "agent_restarts": (
+        "Containers that were ended so that kubelet starts them with the library.",
+        (),
+        True,
+    ),
+    "agent_evictions": ("Pods that were evicted for exceeding their share.", (), True),
 }
 
 Sample = tuple[str, tuple[str, ...], float]
