@@ -32,10 +32,11 @@ from extender.state.snapshot import Snapshot
 
 
 def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
-    """What to do now: pure, and the same for the same snapshot in whatever order it is listed.
+    """The plan for one cycle: a pure function; the order of the snapshot's lists does not matter.
 
-    The snapshot's node table is used up by the simulation. Costs about one pass over nodes, queues
-    and what is not at rest, plus a search per distinct shape that waits, plus what is decided.
+    The simulation changes the snapshot's node table, so use a snapshot once. Costs about one pass
+    over nodes, queues and work that is not at rest, a search for each distinct shape of pending
+    pods, and the size of the plan.
     """
     with paused_collector():
         return _decide(snapshot, settings or Settings())
@@ -45,8 +46,8 @@ def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
 def paused_collector() -> Iterator[None]:
     """No garbage collection inside.
 
-    What a decision makes lives until it is taken, so every collection in between walks all of it in
-    vain: a tenth of a cycle at 500 nodes, a fifth at 5,000.
+    The objects of a decision live until it ends, so every collection in between visits all of them
+    and frees none: a tenth of a cycle at 500 nodes, a fifth at 5,000.
     """
     was_enabled = gc.isenabled()
     gc.disable()

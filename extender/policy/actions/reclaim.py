@@ -1,29 +1,29 @@
 """Stage `reclaim`: a queue below what it deserves takes back from queues above theirs.
 
-A queue deserves its fair share, and never less than its quota, even where quotas exceed what there
-is. Preemptor and victim queue are compared at the two queues just below the first that is above
-both: between projects of one department the projects, otherwise the departments, and so on for any
-number of levels. Queues give in two tiers: first what is above both share and quota; then, to a
-preemptor within its quota, what is above quota. Every queue below the one compared, down to the
-victim queue's own, must be above its share too, and those that are above their quota give first:
-quotas of a department's projects may add up to more than its own. A queue that states neither a
-quota of CPU nor one of memory has no part of them against GPU work within quota: its work without
-GPUs leaves where such work needs its CPU or memory. "Above" is above in a resource that the victim
-holds; but GPUs above a quota are reclaimed only by work that asks for GPUs, since other work never
-lifts its queue above a quota of GPUs. A gang that cannot shrink is evicted whole even if its queue
-ends lower; but where the preemptor's queue ends above its quota, the victim queue may not end so
-far below its own that its work would reclaim it (`counter_reclaim`). The preemptor ends at or under
-what it deserves, and no queue above it passes what it deserves, or what it had already. Moving a
-pod does not change its queue's allocation, so a pod that can be moved may belong to any queue.
+A queue deserves its fair share, and never less than its quota, even if quotas exceed the capacity.
+The preemptor's and the victim's queue are compared just below their first common ancestor: projects
+of one department, otherwise departments, and so on for any number of levels. Victims come in two
+tiers: first from queues above both share and quota; then, for a preemptor within its quota, from
+queues above their quota. Every queue below the compared one, down to the victim's own, must be
+above its share too, and those above their quota come first, since quotas of a department's projects
+may add up to more than its own. A queue that states a quota of neither CPU nor memory keeps neither
+against GPU work within quota: its CPU-only work is evicted if such work needs its CPU or memory.
+"Above" means in a resource that the victim holds; but GPUs above a quota are reclaimed only by work
+that requests GPUs, since other work never lifts its queue above a quota of GPUs. A gang that cannot
+shrink is evicted whole even if its queue ends lower; but if the preemptor's queue ends above its
+quota, the victim's queue may not end so far below its quota that its work would reclaim it
+(`counter_reclaim`). The preemptor's queue ends at or under what it deserves, and no queue above it
+exceeds what it deserves, or what it held before. Moving a pod does not change its queue's
+allocation, so a pod that can be moved may belong to any queue.
 
-So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
-the second: what queues hold above both share and quota, and what they hold above quota. What was
-taken can't be taken back: a queue at or under what it deserves is no victim, one that would pass it
-with the evicted workload is no preemptor, and smaller work has no claim on what is lacking, see
-above. Evicted pods that are made again don't change demand, so they don't change the shares either.
+So, while demand does not change and no other pod ends, two sums strictly fall, the first before the
+second: what queues hold above both share and quota, and what they hold above quota. Nothing is
+reclaimed back: a queue at or under what it deserves has no victims, a queue that would exceed it
+with the evicted workload has no preemptor, and smaller work may not use what is lacking (above).
+Evicted pods that are created again do not change demand, and so do not change the shares.
 
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
-reclaims work of the project that precedes it. Where the project has used its budget of the month,
+reclaims work of the project that precedes it. If the project has used its budget of the month, its
 users share its quota as below any limit; while it holds more, they reclaim nothing from each other.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all

@@ -1,8 +1,8 @@
 """After the preemptor is placed, decides for each victim whether it is evicted, moved, or keeps
 running.
 
-Pods on the move that have no new place get one, or are evicted. Then, the costliest first, each
-victim is given back without which the preemptor still has its places.
+Pods that are to move and have no new place get one, or are evicted. Then victims are returned one
+by one, the costliest first, as long as the preemptor keeps its places.
 """
 
 from collections import Counter

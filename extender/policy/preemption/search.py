@@ -1,8 +1,7 @@
-"""One attempt to place a request: its pods are placed one after the other, with victims where
-needed.
+"""One attempt to place a request: places its pods one by one, and selects victims where no node has
+room.
 
-A `Search` is a `DomainPlacer`: inside each domain that is tried it makes room where nothing is
-free.
+A `Search` is a `DomainPlacer`: in each domain that is tried it makes room if none is free.
 """
 
 from collections.abc import Sequence
@@ -23,15 +22,15 @@ from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
-#: Nodes that are tried for a single pod where the rule forbids what is cheapest.
+#: Nodes that are tried for a single pod if the rule forbids the cheapest.
 _MOST_NODES: Final = 4
-#: So many pods are placed in every domain to see what that costs.
+#: At most this many pods are placed in every domain to compare costs.
 _FEW_PODS: Final = 32
 
 
 class Search:
-    """One request's way to a plan. `was_forbidden`: there was one, but the rule does not allow
-    it; `was_over_limit`: a limit does not."""
+    """The search for one request. `was_forbidden`: there was a solution that the rule does not
+    allow; `was_over_limit`: one that a limit does not allow."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""The search for victims in a node pool: a solution is simulated whole before a pod is evicted.
+"""The search for victims in a node pool: a whole solution is simulated before any pod is evicted.
 
-Pod after pod, the request takes what is free later, or else the node on which room costs least. A
-victim moves if the rule allows it and there is another place; otherwise it is evicted. Only a
-complete solution becomes part of the plan, else the simulation is rolled back.
+Pod by pod, the request takes resources that will be free, or else the node on which making room
+costs least. A victim moves if the rule allows it and another node has room; otherwise it is
+evicted. Only a complete solution becomes part of the plan; otherwise the simulation is rolled back.
 
-A request that cannot be served is recognized before the search from sums, or from the nodes one by
-one. The answer is remembered by rule and shape until a pod releases something that is not
-used; what a limit forbids, for the queue that it binds alone.
+Requests that cannot be served are refused before the search, by sums over the pool or by looking at
+each node. A refusal is remembered by rule and shape until a pod frees resources that stay unused; a
+refusal because of a limit is remembered only for the queue with the limit.
 """
 
 from array import array
@@ -34,7 +34,7 @@ _NodesOfShapes = dict[tuple[Demand, int], tuple[Constraints, set[int]]]
 
 
 class Solver:
-    """The search in one node pool; all stages of a cycle share it. `committed` are its solutions
+    """The search in one node pool, shared by all stages of a cycle. `committed` are the solutions
     that are part of the cycle's plan."""
 
     def __init__(self, session: Session, pool: str) -> None:
