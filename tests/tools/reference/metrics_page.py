@@ -1,8 +1,13 @@
-"""docs/reference/metrics.md: every metric of our programs, from the registry they fill."""
+"""docs/reference/metrics.md: every metric of our programs, from the registry they fill.
 
+Each server of the webhooks has a registry to itself, so their metrics are read from the source.
+"""
+
+import ast
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 
 from prometheus_client import REGISTRY
@@ -19,6 +24,8 @@ of them to watch, and the alerts on them, stand in [operations](../operations.md
 """
 #: Packages whose modules define metrics.
 _PACKAGES = ("extender", "webhooks", "gpu_shim")
+_OWN_REGISTRIES = Path(__file__).parents[3] / "webhooks"
+_KINDS = {"Gauge": "gauge", "Histogram": "histogram"}
 #: Modules that do something when they are imported.
 _PROGRAMS = "__main__"
 
@@ -34,10 +41,31 @@ def page() -> str:
                 labels = getattr(metric, "_labelnames", getattr(collector, "_labelnames", ()))
                 name = metric.name + ("_total" if metric.type == "counter" else "")
                 rows.append(_row(name, metric.type, labels, metric.documentation))
+    rows += _rows_in_source(_OWN_REGISTRIES)
     for name, (text, labels, is_counter) in FIGURES.items():
         full, kind = (f"{name}_total", "counter") if is_counter else (name, "gauge")
         rows.append(_row(f"ballast_{full}", kind, labels, text))
     return INTRO + "\n".join(sorted(rows)) + "\n"
+
+
+def _rows_in_source(folder: Path) -> Iterator[str]:
+    """A row for each call with a metric's name, its meaning and, after that, its labels."""
+    for module in sorted(folder.rglob("*.py")):
+        for call in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            given = [_literal(each) for each in call.args]
+            match given:
+                case [str(name), str(text), *rest] if name.startswith("ballast_"):
+                    labels = rest[0] if rest and isinstance(rest[0], list) else []
+                    yield _row(name, _KINDS.get(call.func.id, "counter"), labels, text)
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
 
 
 def _row(name: str, kind: str, labels: Iterable[str], text: str) -> str:

@@ -37,6 +37,19 @@ def test_every_metric_has_a_meaning() -> None:
     assert [name for name, meaning in rows if not meaning.strip()] == []
 
 
+def test_every_metric_of_alerts_boards_and_pages_is_in_the_reference() -> None:
+    listed = set(re.findall(r"^\| `(ballast_\w+)` ", _page("reference/metrics.md"), re.M))
+    folder = ROOT / "manifests" / "overlays" / "monitoring"
+    files = [folder / "alerts.yaml", *folder.glob("boards/*.json"), *(ROOT / "docs").glob("*.md")]
+    used = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        for file in files
+        for name in re.findall(r"\bballast_[a-z]\w*[a-z0-9]\b(?![*/.])", file.read_text("utf-8"))
+    }
+    assert len(used) > 30
+    assert used - listed == set()
+
+
 def test_worked_page_shows_what_the_command_prints() -> None:
     shown = CliRunner().invoke(scenario, ["show", str(ROOT / "examples" / "shares.yaml")])
     assert shown.exit_code == 0, shown.output
