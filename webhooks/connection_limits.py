@@ -101,7 +101,7 @@ class PacedConnections(ConnectionLimiter):
         self._waiting: dict[str, deque[socket.socket]] = {}
         self._count = Metric(
             "ballast_webhook_connections_total",
-            "Connections, by what became of them: served, given up before a request, turned away.",
+            "Connections, by outcome: served, given up before a request, turned away.",
             ["outcome"],
             registry=registry,
         )

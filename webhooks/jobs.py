@@ -157,7 +157,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
         yield from _foreseen(request, each, projects)
     if ours and not spec.get("backoffLimit"):
         yield (
-            "this RayJob fails when Ballast evicts its head pod: KubeRay starts it anew only with"
+            "this RayJob fails when Ballast evicts its head pod: KubeRay restarts it only with"
             " spec.backoffLimit above 0, such as 10"
         )
 

@@ -90,13 +90,13 @@ class Server:
         )
         self._duration = Histogram(
             "ballast_webhook_review_duration_seconds",
-            "From the whole body to the answer.",
+            "Time from the complete body to the answer.",
             registry=self.registry,
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 3.0),
         )
         expires = Gauge(
             "ballast_webhook_certificate_expires_timestamp_seconds",
-            "When the serving certificate ends; 0 while there is none.",
+            "When the serving certificate expires; 0 while there is none.",
             registry=self.registry,
         )
         expires.set_function(lambda: self.bundle.ends_at.timestamp() if self.bundle else 0.0)

@@ -97,7 +97,7 @@ def check_scheduler(pod: Pod, project: GpuProject) -> Refused | None:
         return None
     return _invalid(
         pod,
-        f"schedulerName: {named!r:.80} may not give away GPUs in namespace"
+        f"schedulerName: {named!r:.80} may not allocate GPUs in namespace"
         f" {pod.metadata.namespace}, which belongs to project {project.metadata.name}: leave"
         f" schedulerName out ({names.SCHEDULER_NAME} takes its place), or create the pod in a"
         " namespace that no GpuProject lists",

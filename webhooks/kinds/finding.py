@@ -57,14 +57,14 @@ def check_labels(field: str, labels: Mapping[str, str], example: str) -> Iterabl
         if not is_label_key(key):
             yield wrong(
                 field,
-                f"{key!r:.80} is not the key of a label, so no node has it",
+                f"{key!r:.80} is not a valid label key, so no node has it",
                 "give a name of at most 63 characters, with a domain and / before it or without",
                 example,
             )
         elif not _VALUE.fullmatch(value):
             yield wrong(
                 field,
-                f"{key}: {value!r:.80} is not the value of a label, so no node has it",
+                f"{key}: {value!r:.80} is not a valid label value, so no node has it",
                 "give at most 63 characters of A-Z, a-z, 0-9, -, _ and .",
                 example,
             )

@@ -126,7 +126,7 @@ def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[FieldFindi
         if not is_label_key(label):
             yield wrong(
                 f"spec.levels[{ix}].nodeLabel",
-                f"{label!r:.80} is not the key of a label, so no node has it",
+                f"{label!r:.80} is not a valid label key, so no node has it",
                 "give a name of at most 63 characters, with a domain and / before it or without",
                 "example.com/rack",
             )

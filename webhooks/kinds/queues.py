@@ -171,7 +171,8 @@ def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[FieldFind
     if ours:
         yield wrong(
             "spec.namespaces",
-            f"{listed(ours)} never belongs to a project: the cluster's own pods start without us",
+            f"{listed(ours)} never belongs to a project: the cluster's own pods must start without"
+            " Ballast",
             "list namespaces of users",
             "[vision]",
         )
@@ -205,7 +206,8 @@ def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[FieldFindin
     if bare:
         yield odd(
             "spec.defaultNodePools",
-            f"the project has no quota in {listed(bare)}: its work there can be taken at any time",
+            f"the project has no quota in {listed(bare)}: its work there can be evicted at any"
+            " time",
         )
 
 
@@ -237,7 +239,8 @@ def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Fi
         if _exceeds(bounds.quota, theirs.limit):
             yield wrong(
                 f"{at}.quota",
-                f"{written.quota} can never be had: the limit of department {of} is {limits.limit}",
+                f"{written.quota} cannot be reached: the limit of department {of} is"
+                f" {limits.limit}",
                 "give at most that, or raise the department's limit first",
                 f"quota: {limits.limit}",
             )

@@ -58,7 +58,7 @@ def spec(admission: Admission, **gpu: Any) -> Body:
 
 def test_impossible_quota_is_refused_with_what_is_accepted(queues: Admission) -> None:
     said = apply(queues, "GpuProject", "vision", spec(queues, quota=9))
-    assert "9 can never be had: the limit of department research is 8" in said
+    assert "9 cannot be reached: the limit of department research is 8" in said
     assert "such as quota: 8" in said
 
 

@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
     "a quota above the department's limit": (
         "GpuProject",
         VISION | {"nodePools": [gpu(quota="12.5")]},
-        "12.5 can never be had: the limit of department research is 12; give at most that",
+        "12.5 cannot be reached: the limit of department research is 12; give at most that",
     ),
     "a department's limit below a project's quota": (
         "GpuDepartment",
@@ -109,12 +109,12 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
     "a node label that no node has": (
         "GpuProject",
         VISION | {"nodeAffinity": [{"workloadKind": "training", "matchLabels": {"gpu": "A 100"}}]},
-        "not the value of a label",
+        "not a valid label value",
     ),
     "a selector that no node has": (
         "GpuNodePool",
         {"nodeSelector": {"a/b/c": "x"}},
-        "not the key of",
+        "not a valid label key",
     ),
     "a pool that an earlier one empties": (
         "GpuNodePool",
@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
     "a level that is no label": (
         "GpuTopology",
         {"levels": [{"nodeLabel": "a b"}]},
-        "not the key of",
+        "not a valid label key",
     ),
     "a level below one node": (
         "GpuTopology",

@@ -271,7 +271,7 @@ def test_share_without_a_project_is_refused_where_no_other_scheduler_reads_it(
 
 def test_gpu_pod_of_a_project_may_not_name_another_scheduler() -> None:
     built = pod().asking("nvidia.com/gpu", "1").with_spec(schedulerName="volcano")
-    assert "schedulerName: 'volcano' may not give away GPUs in namespace team-a" in refusal(built)
+    assert "schedulerName: 'volcano' may not allocate GPUs in namespace team-a" in refusal(built)
 
 
 @pytest.mark.parametrize(
