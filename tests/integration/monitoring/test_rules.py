@@ -23,7 +23,7 @@ def _hours(figure: str) -> str:
 
 #: Alert -> (series that fire it, series that do not), a sample a minute for two hours.
 CASES: dict[str, tuple[Series, Series]] = {
-    "BallastNobodyDecides": (
+    "BallastHasNoLeader": (
         {'ballast_control_is_leader{pod="a"}': "0x120"},
         {
             'ballast_control_is_leader{pod="a"}': "0x120",
@@ -41,11 +41,11 @@ CASES: dict[str, tuple[Series, Series]] = {
             'ballast_control_cycles_total{result="failed"}': "0+1x120",
         },
     ),
-    "BallastCyclesAreCut": (
+    "BallastCyclesExceedTheirBudget": (
         {"ballast_control_cut_workloads": "3x120"},
         {"ballast_control_cut_workloads": "3x10 0x110"},
     ),
-    "BallastCacheIsOld": (
+    "BallastCacheIsStale": (
         {"ballast_kube_reflector_heard_timestamp_seconds": "0x120"},
         {"ballast_kube_reflector_heard_timestamp_seconds": "0+60x120"},
     ),
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Series, Series]] = {
         {"ballast_control_revoked_rows_total": "0+2x120"},
         {"ballast_control_revoked_rows_total": "0x60 1x60"},
     ),
-    "BallastSchedulerIsAway": (
+    "BallastSchedulerIsDown": (
         {"ballast_control_scheduler_away": "1x120"},
         {"ballast_control_scheduler_away": "0x120"},
     ),
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Series, Series]] = {
             'ballast_queue_owed_gpus{queue="a",node_pool="p"}': "2x120",
         },
     ),
-    "BallastEvictsInVain": (
+    "BallastEvictionsAreUseless": (
         {"ballast_control_useless_evictions_total": "0x60 0+1x60"},
         {"ballast_control_useless_evictions_total": "0x60 3x60"},
     ),
@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Series, Series]] = {
         {'ballast_control_foreign_gpus{managed="true"}': "1x120"},
         {'ballast_control_foreign_gpus{managed="false"}': "1x120"},
     ),
-    "BallastWebhooksAreAway": (
+    "BallastWebhooksAreDown": (
         {'apiserver_admission_webhook_fail_open_count{name="pods.ballast.dev"}': "0+1x120"},
         {'apiserver_admission_webhook_fail_open_count{name="pods.other.dev"}': "0+1x120"},
     ),
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Series, Series]] = {
         {"ballast_webhook_certificate_expires_timestamp_seconds": "1700000x120"},
         {"ballast_webhook_certificate_expires_timestamp_seconds": "2600000x120"},
     ),
-    "BallastWorkWaitsForEver": (
+    "BallastWorkCannotStart": (
         {'ballast_queue_pending_workloads{queue="a",reason="UnknownNodePool"}': "1x120"},
         {'ballast_queue_pending_workloads{queue="a",reason="OverFairShare"}': "1x120"},
     ),
@@ -129,7 +129,7 @@ CASES: dict[str, tuple[Series, Series]] = {
             'ballast_pool_gpus{node_pool="p",state="held"}': "8x120",
         },
     ),
-    "BallastBorrowersJitter": (
+    "BallastProjectsReclaimFromEachOther": (
         {
             _evictions("a", "b"): "0+1x120",
             _evictions("b", "a"): "0+1x120",
@@ -155,7 +155,7 @@ CASES: dict[str, tuple[Series, Series]] = {
             _hours("budget").replace('"a"', '"none"'): "0x120",
         },
     ),
-    "BallastUsageBooksAreBehind": (
+    "BallastUsageRecordsAreBehind": (
         {
             'ballast_usage_counted_to_timestamp_seconds{pod="a"}': "0x120",
             'ballast_usage_counted_to_timestamp_seconds{pod="b"}': "0x120",

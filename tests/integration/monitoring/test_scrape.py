@@ -41,14 +41,14 @@ async def test_every_expression_of_rules_and_boards_returns_data(
             assert await asyncio.to_thread(missing_metrics, seen) == []
             recorded = [each["record"] for each in rules("record")]
             assert [each for each in recorded if not seen.query(each)] == []
-            alert = "BallastNobodyDecides"
+            alert = "BallastHasNoLeader"
             await scene.until(lambda: alert not in names_of(seen), "no alert while one decides")
             await audited.finish()
             # An alert goes all the way: nothing decides any more.
             await asyncio.to_thread(scene.installation.control.kill)
             await scene.until(lambda: alert in names_of(seen), "the alert")
             (told,) = [each for each in seen.alerts() if each["labels"]["alertname"] == alert]
-            assert told["annotations"]["runbook"] == "docs/runbooks.md#ballastnobodydecides"
+            assert told["annotations"]["runbook"] == "docs/runbooks.md#ballasthasnoleader"
 
 
 def without_data(seen: Monitoring) -> list[str]:
