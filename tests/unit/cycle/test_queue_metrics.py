@@ -83,6 +83,17 @@ def test_a_queue_is_deprived_of_what_it_lacks_as_long_as_it_lacks_it() -> None:
     assert scraped(figures)[of] == 25
 
 
+def test_what_a_queue_borrows_makes_up_for_nothing_that_it_lacked_before() -> None:
+    figures = QueueMetrics()
+    of = 'deprived_gpu_seconds_total{node_pool="default",queue="a"}'
+    lacking = QueueShare(fair_share=(2000, 0, 0), requested=(2000, 0, 0))
+    borrowing = QueueShare(fair_share=(2000, 0, 0), requested=(9000, 0, 0), allocated=(9000, 0, 0))
+    figures.look(plan(lacking), seen_at(100))
+    figures.look(plan(borrowing), seen_at(110))
+    figures.look(plan(borrowing), seen_at(120))
+    assert scraped(figures)[of] == 20
+
+
 def test_figures_end_with_the_term() -> None:
     metrics.QUEUES.look(plan(QueueShare(quota=(1000, 0, 0))), seen_at(100))
     labels = {"queue": "a", "node_pool": "default"}
