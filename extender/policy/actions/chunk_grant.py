@@ -10,7 +10,7 @@ from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import check_room
 from extender.policy.queues.tree import tally_of
 from extender.policy.session import Session, placed_amounts
-from extender.policy.workloads.gangs import has_topology, is_satisfied
+from extender.policy.workloads.gangs import is_satisfied
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, WorkloadView
 
@@ -62,7 +62,7 @@ def grant_chunk(
     # So much memory is more of a small card than of the largest.
     if amounts != need and (why := check(amounts)) is not None:
         session.sim.rollback(mark)
-        is_near = has_topology(pending.workload)
+        is_near = session.places.nearness(pending.workload, chunk) is not None
         on_larger = None if is_near else _place_on_larger_cards(session, chunk, where, check)
         if on_larger is None:
             return why

@@ -15,7 +15,6 @@ from extender.policy.preemption.solver import Preemption, Solver
 from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
-from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
@@ -170,11 +169,12 @@ class PreemptionLoop:
         self, leaf: Queue, pending: Pending, chunk: Sequence[PodView], need: Amounts
     ) -> PreemptionRequest:
         shapes = pending.shapes if chunk is pending.chunk else shapes_of(chunk)
-        is_near = has_topology(pending.workload)
+        nearness = self.session.places.nearness(pending.workload, chunk)
+        is_near = nearness is not None
         is_alike = len(shapes) == 1 and not is_near
         if is_alike and self.session.places.pod_affinity:
             is_alike = not self.session.places.pod_affinity.concerns(chunk)
-        return PreemptionRequest(leaf, pending, chunk, need, shapes, is_alike, is_near)
+        return PreemptionRequest(leaf, pending, chunk, need, shapes, is_alike, nearness)
 
     def _explain_alike(self, turns: Turns, pending: Pending, refused: Refused) -> None:
         """Nothing is taken for what is next in line behind the workload and like it, either."""

@@ -17,13 +17,25 @@ from extender.policy.placement.near_cards import pick_near
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.simulation import Cards, Moment, Simulation
-from extender.policy.placement.topology import DomainPlacer, DomainSearch, TopologyDomains
+from extender.policy.placement.topology import (
+    DomainPlacer,
+    DomainSearch,
+    TopologyDomains,
+    beside_one_another,
+)
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, alike, placing_orders, shapes_of
 from extender.state.card_shares import card_shares
-from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
+from extender.state.model import (
+    GroupView,
+    PlacementRule,
+    PodView,
+    PoolView,
+    TopologyRule,
+    WorkloadView,
+)
 from extender.state.nodes import NodeTable
 
 _RULES: Final[Mapping[PlacementRule, int]] = {
@@ -77,10 +89,9 @@ class Placer:
         `chunk` is the workload's next one unless another is given.
         """
         pods = pending.chunk if chunk is None else chunk
-        if pending.workload.tree is not None and has_topology(pending.workload):
-            return self.lay_out(
-                pending, pool, FreeCapacity(self, moment), self.sim.table(moment), pods
-            )
+        if (tree := self.nearness(pending.workload, pods)) is not None:
+            free = FreeCapacity(self, moment)
+            return self.lay_out(pending, pool, free, self.sim.table(moment), (pods, tree))
         shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
         if self._failed and self.has_failed(shapes, pool, moment):
             return None
@@ -109,14 +120,23 @@ class Placer:
         pool: str,
         placer: DomainPlacer,
         could: NodeTable,
-        chunk: Sequence[PodView] | None = None,
+        asked: tuple[Sequence[PodView], GroupView],
     ) -> list[Placement] | None:
-        """Places for the chunk in the domains that its groups need, held by `placer`, or None.
+        """Places for a chunk in the domains that the groups of a tree need, held by `placer`, or
+        None.
 
         `could` has free what a domain could have free at best.
         """
         search = DomainSearch(self.topologies, self.node_filter, pool, placer, could)
-        return search.run(pending, pending.chunk if chunk is None else chunk)
+        return search.run(pending, *asked)
+
+    def nearness(self, workload: WorkloadView, chunk: Sequence[PodView]) -> GroupView | None:
+        """The tree of groups by which the chunk has to be laid out; None where its pods may be
+        anywhere."""
+        if has_topology(workload):
+            return workload.tree
+        label = self.pod_affinity.together(chunk)
+        return beside_one_another(workload, label) if label else None
 
     def place_in(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL

@@ -71,6 +71,16 @@ class PodAffinity:
             return False
         return any(_has_terms(pod) or self._census_of(pod) for pod in pods)
 
+    def together(self, pods: Sequence[PodView]) -> str:
+        """The topology key by which one of the pods must be beside another of them; empty where
+        none must."""
+        for pod in pods if self._known else ():
+            for term in pod.constraints.pod_affinity:
+                census = self._known[pod.namespace, term]
+                if any(other is not pod and census.selects(other) for other in pods):
+                    return term.topology_key
+        return ""
+
     def allowed(self, pod: PodView, candidates: "array[int]", moment: Moment) -> "array[int]":
         """Those of `candidates` on which the terms of the pod and of all pods there are met."""
         if not self._known or not self.concerns((pod,)):

@@ -4,7 +4,9 @@ A topology is a list of node labels, the widest first; a domain is all nodes tha
 labels down to one level. A group's pods must lie in one domain of its required level and should lie
 in one of its preferred level, or else of the next wider one. Domains are tried tightest first: what
 each can hold is counted on its nodes and summed up level by level. Groups inside a group are placed
-inside its domain, each in its own; what already runs of a group says where the rest has to go.
+inside its domain, each in its own; what already runs of a group says where the rest has to go. For
+pods that must be beside one another by pod affinity, the nodes with one value of the term's label
+are a domain in the same way.
 
 A `DomainPlacer` places the pods inside a domain: `FreeCapacity` on what is free, the search for
 victims also where it makes room.
@@ -14,16 +16,21 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from extender.kernels.nodes import count_room
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.plan import Placement
-from extender.policy.workloads.gangs import groups_of, has_topology, leaves_below
+from extender.policy.workloads.gangs import groups_of, leaves_below
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import GroupView, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import NodeTable
+
+#: Before a label, the name of the topology that is this label; no GpuTopology has such a name.
+_LABEL: Final = "label/"
 
 
 class DomainPlacer(Protocol):
@@ -65,7 +72,7 @@ class TopologyDomains:
         """The topology's levels in the pool, the widest first; empty where it is not known."""
         key = name, pool
         if key not in self._known:
-            labels = self._labels.get(name, ())
+            labels = self._labels.get(name) or _labels_of(name)
             self._known[key] = [self._read(labels[: at + 1], pool) for at in range(len(labels))]
         return self._known[key]
 
@@ -99,11 +106,11 @@ class DomainSearch:
     held_by_leaf: dict[str, list[int]] = field(default_factory=dict)
     _clipped: dict[tuple[NodeSet, NodeSet], NodeSet] = field(default_factory=dict)
 
-    def run(self, pending: Pending, chunk: Sequence[PodView]) -> list[Placement] | None:
-        """Places for the whole chunk, held by the placer, or None and nothing held."""
-        workload = pending.workload
-        if workload.tree is None or not has_topology(workload):
-            return self.placer.place_in(chunk, self.pool, WHOLE_POOL)
+    def run(
+        self, pending: Pending, chunk: Sequence[PodView], tree: GroupView
+    ) -> list[Placement] | None:
+        """Places for the whole chunk by the groups of the tree, held by the placer, or None and
+        nothing held."""
         again = {pod.uid for pod in chunk}
         for pod in pending.live:
             if pod.uid in again:
@@ -112,7 +119,7 @@ class DomainSearch:
             ix = self.could.ix_of(pending.nodes.get(pod.uid) or pod.node)
             if ix is not None:
                 self.held_by_leaf.setdefault(pod.group, []).append(ix)
-        return self._place_group(workload.tree, chunk, WHOLE_POOL)
+        return self._place_group(tree, chunk, WHOLE_POOL)
 
     def roomiest(self, shape: Shape, rule: TopologyRule) -> int | None:
         """How many pods of the shape the roomiest domain of the required level takes, if any."""
@@ -222,6 +229,9 @@ class DomainSearch:
         if rule is None:
             yield within
             return
+        if rule.topology.startswith(_LABEL):
+            # As affinity allows it: mostly that is a domain that will do, and quickly found.
+            yield within
         levels = self.topologies.levels(rule.topology, self.pool)
         labels = [level.label for level in levels]
         if rule.required and rule.required not in labels:
@@ -305,12 +315,24 @@ class DomainSearch:
         return None
 
 
+def _labels_of(name: str) -> tuple[str, ...]:
+    """The only label of a topology that is no more than it."""
+    return (name.removeprefix(_LABEL),) if name.startswith(_LABEL) else ()
+
+
 def _fixed(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
     """The domain that what runs already has chosen, by most of its pods; else the whole pool."""
     homes = [domain for ix in held if (domain := level.domains.get(ix)) is not None]
     if not homes:
         return WHOLE_POOL
     return max(sorted(set(homes), key=lambda frame: frame.name), key=homes.count)
+
+
+def beside_one_another(workload: WorkloadView, label: str) -> GroupView:
+    """The workload's tree of groups, all of it in one domain of the label unless affinity to others
+    allows more."""
+    tree = workload.tree or GroupView(name="", min_member=workload.min_member)
+    return replace(tree, topology=TopologyRule(f"{_LABEL}{label}", required=label))
 
 
 def required_rules(

@@ -150,14 +150,15 @@ class Search:
 
     def _place_all(self) -> bool:
         request, context = self.request, self.context
-        if not request.is_near and len(request.chunk) == 1:
-            return self._clearing.assign(request.chunk[0], WHOLE_POOL)
-        if not request.is_near:
-            return self.place_in(request.chunk, context.pool, WHOLE_POOL) is not None
-        lay_out = context.session.places.lay_out
-        return (
-            lay_out(request.pending, context.pool, self, self._emptied(), request.chunk) is not None
-        )
+        chunk, tree = request.chunk, request.nearness
+        if tree is not None:
+            lay_out = context.session.places.lay_out
+            asked = chunk, tree
+            placed = lay_out(request.pending, context.pool, self, self._emptied(), asked)
+            return placed is not None
+        if len(chunk) == 1:
+            return self._clearing.assign(chunk[0], WHOLE_POOL)
+        return self.place_in(chunk, context.pool, WHOLE_POOL) is not None
 
     def _emptied(self) -> NodeTable:
         """The nodes as they would be if everything left that may."""

@@ -21,7 +21,7 @@ from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape
-from extender.state.model import Amounts, PodView
+from extender.state.model import Amounts, GroupView, PodView
 from extender.state.nodes import NodeTable
 
 #: Where the simulation was, nodes, and what undoes the rest.
@@ -37,8 +37,8 @@ _MOST_TURN: Final = (1 << 7) - 1
 class PreemptionRequest(Struct, eq=False, gc=False):
     """What a preemptor asks for: a chunk of a workload in queue `leaf`, and what it needs.
 
-    `is_near`: its groups ask for nearness. `is_alike`: one of its pods is as good as another,
-    wherever it is.
+    `nearness`: the tree of groups that ask for it, if any does. `is_alike`: one of its pods is as
+    good as another, wherever it is.
     """
 
     leaf: Queue
@@ -47,7 +47,7 @@ class PreemptionRequest(Struct, eq=False, gc=False):
     need: Amounts
     shapes: Sequence[Shape]
     is_alike: bool
-    is_near: bool
+    nearness: GroupView | None
 
     @property
     def key(self) -> str:
