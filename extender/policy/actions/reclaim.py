@@ -246,20 +246,24 @@ class _ReclaimRule(PreemptionRule):
         preemptor: _Preemptor,
         level: int,
     ) -> None:
-        """The last of the path is the queue that is compared with the preemptor's."""
-        for queue in path:
+        """The last of the path is the queue that is compared with the preemptor's. In the second
+        tier the others keep no more than the non-preemptible work beside them leaves of what the
+        one above keeps."""
+        above: Amounts | None = None
+        for queue in reversed(path):
             keep, quota = queue.share_to_keep, queue.quota
             owed = quota if preemptor.is_for_gpu else (_NEVER, *quota[1:])
             surplus = preemptor.surplus[level]
-            if queue is path[-1]:
+            if above is None:
                 peer = preemptor.leaf.chain[level]
                 even = [not _has_more(queue, queue.allocated, peer, surplus, r) for r in RESOURCES]
                 gpu, cpu, memory = map(max, keep, quota, (_NEVER * is_even for is_even in even))
                 eligibility.set_floor(queue, 0, (gpu, cpu, memory))
-                eligibility.set_floor(queue, 1, (gpu, cpu, memory) if any(surplus) else owed)
+                above = (gpu, cpu, memory) if any(surplus) else owed
             else:
                 eligibility.set_floor(queue, 0, larger(keep, quota))
-                eligibility.set_floor(queue, 1, keep if any(surplus) else smaller(keep, owed))
+                above = _beside_np(queue, keep if any(surplus) else smaller(keep, owed), above)
+            eligibility.set_floor(queue, 1, above)
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the preemptor's queues stay within what they deserve, with the cards it has
@@ -356,6 +360,18 @@ def _protect_gpu_quotas(
 
 def _has_gpus(pod: PodView) -> bool:
     return bool(pod.cards or pod.demand.devices or pod.demand.counted)
+
+
+def _beside_np(queue: Queue, floor: Amounts, above: Amounts) -> Amounts:
+    """As much of the floor as the non-preemptible work of other queues leaves of the floor of the
+    queue above."""
+    parent = queue.parent
+    assert parent is not None
+    gpu, cpu, memory = (
+        max(0, most - (in_all - own))
+        for most, in_all, own in zip(above, parent.allocated_np, queue.allocated_np, strict=True)
+    )
+    return smaller(floor, (gpu, cpu, memory))
 
 
 def _without_unstated(quota: Amounts) -> Amounts:
