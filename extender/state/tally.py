@@ -58,6 +58,11 @@ def held_amounts(pod: PodView, card_mib: int) -> Amounts:
     return milli, demand.cpu_milli, demand.memory_mib
 
 
+def starting_order(pod: PodView) -> tuple[int, int, int, str]:
+    """Sorts pods of one workload in the order in which they are to start."""
+    return -pod.order, -pod.priority, pod.created_at, pod.key
+
+
 def startable(workload: WorkloadView) -> "list[PodView]":
     """The pods that could start if they had a place, no more than may run at once."""
     waiting = [
@@ -68,7 +73,7 @@ def startable(workload: WorkloadView) -> "list[PodView]":
     if workload.max_concurrent_pods is None or not waiting:
         return waiting
     n_live = sum(p.state not in _WAITING and not p.is_terminating for p in workload.pods)
-    waiting.sort(key=lambda pod: (pod.created_at, pod.key))
+    waiting.sort(key=starting_order)
     return waiting[: max(0, workload.max_concurrent_pods - n_live)]
 
 

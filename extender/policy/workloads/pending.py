@@ -13,7 +13,14 @@ from typing import Final
 from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Placement
-from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
+from extender.policy.queues.tree import (
+    PoolQueues,
+    held_pool,
+    pod_amounts,
+    startable,
+    starting_order,
+    sum_amounts,
+)
 from extender.policy.workloads.gangs import is_gang, is_satisfied, least_pods, next_chunks
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, WorkloadView
@@ -257,7 +264,7 @@ def _home_of(snapshot: Snapshot, pending: Pending) -> str:
 def _in_order(pods: list[PodView]) -> list[PodView]:
     """The pods in the order in which they are to start."""
     if len(pods) > 1:
-        pods.sort(key=lambda pod: (-pod.order, -pod.priority, pod.created_at, pod.key))
+        pods.sort(key=starting_order)
     return pods
 
 
