@@ -18,6 +18,9 @@ from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Constraints, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
+#: Node pool, topology, level, and what is asked for in one of its domains.
+_Together = tuple[str, str, str, tuple[tuple[Demand, int, int], ...]]
+
 
 @dataclass(slots=True)
 class CapacityBound:
@@ -29,6 +32,7 @@ class CapacityBound:
     _known: dict[tuple[str, Demand, int, int], tuple[Constraints, int]] = field(
         default_factory=dict
     )
+    _together: dict[_Together, tuple[list[Shape], bool]] = field(default_factory=dict)
 
     def allows(self, pending: Pending, pool: str) -> bool:
         """Whether the ready nodes of the pool have what the next chunk needs, or one of those that
@@ -40,11 +44,19 @@ class CapacityBound:
 
     def allows_together(self, rule: TopologyRule, pods: Sequence[PodView], pool: str) -> bool:
         """Whether one domain of the level that the rule requires has what these pods need."""
+        shapes = shapes_of(pods)
+        asked = tuple([(each.demand, id(each.constraints), each.count) for each in shapes])
+        key = pool, rule.topology, rule.required or "", asked
+        known = self._together.get(key)
+        if known is None:
+            known = self._together[key] = shapes, self._has_domain(rule, shapes, pool)
+        return known[1]
+
+    def _has_domain(self, rule: TopologyRule, shapes: Sequence[Shape], pool: str) -> bool:
         levels = self.topologies.levels(rule.topology, pool)
         level = next((each for each in levels if each.label == rule.required), None)
         if level is None:
             return False
-        shapes = shapes_of(pods)
         rooms = [self._rooms(shape, level, pool) for shape in shapes]
         return any(
             all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
