@@ -14,6 +14,7 @@ from extender.state.pods.facts import (
     has_read_claims,
     is_ours,
     read_facts,
+    waits_elsewhere,
 )
 from extender.state.pods.host_hold import read_hold
 from extender.state.upkeep.kept_pods import KeptPods
@@ -90,7 +91,8 @@ class PodIntake:
         demand = read_demand(pod)
         # What claims ask for can change after the pod was admitted, so those that asked for no card
         # are kept as well.
-        if is_ours(pod, demand) or (pod.spec.node_name and has_read_claims(pod)):
+        is_kept = is_ours(pod, demand) and not waits_elsewhere(pod)
+        if is_kept or (pod.spec.node_name and has_read_claims(pod)):
             facts = read_facts(pod, demand)
             if facts.is_terminating:
                 self.leaving.discard(meta.uid)

@@ -186,6 +186,15 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
     return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_ours
 
 
+def waits_elsewhere(pod: Pod) -> bool:
+    """Whether the pod waits for another scheduler, which decides alone where it runs.
+
+    It was created before a project listed its namespace. Once it is bound, it holds its cards.
+    """
+    is_waiting = not (pod.spec.node_name or names.GATE in pod.gates or was_released(pod))
+    return is_waiting and pod.spec.scheduler_name != names.SCHEDULER_NAME
+
+
 def has_read_claims(pod: Pod) -> bool:
     """Whether the pod names ResourceClaims that the webhook has read for its project."""
     return bool(pod.spec.resource_claims and pod.metadata.label(names.LABEL_PROJECT))

@@ -156,6 +156,11 @@ class PodBuilder(Builder):
         self._spec = replace(self._spec, tolerations=tolerations)
         return self
 
+    def scheduler(self, name: str) -> Self:
+        """Waits for this scheduler, and not at our gate."""
+        self._spec = replace(self._spec, scheduler_name=name, scheduling_gates=None)
+        return self
+
     def direct(self) -> Self:
         """Without our gate, and not planned."""
         self._spec = replace(self._spec, scheduling_gates=None)

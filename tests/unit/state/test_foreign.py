@@ -33,6 +33,45 @@ def stranger(name: str, gpus: int) -> Any:
     return pod(name).of("elsewhere").needs(1000, devices=gpus).direct().unledgered()
 
 
+# -- pods that wait for another scheduler ----------------------------------------------------
+
+
+def lent_cluster(*more: Any) -> ClusterState:
+    """team-b holds both cards of the only node, one of them as a loan from team-a."""
+    running = [pod(f"b{ix}").of("team-b").needs(1000).bound("n1").build() for ix in range(2)]
+    rows = [row(each, whole(ix), "bound") for ix, each in enumerate(running)]
+    ledger = gpu_node("n1", 2).holds(*rows).build()
+    teams = [project(name).quota("1").build() for name in ("team-a", "team-b")]
+    return state_of(ready("n1", 2), ledger, *teams, *running, *more)
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        pod("a").needs(1000),
+        pod("a").needs(1000).gang("g", 1),
+        pod("a").needs(1000).priority(125),
+    ],
+    ids=["alone", "gang", "non-preemptible"],
+)
+def test_nothing_is_asked_for_or_evicted_for_a_pod_that_waits_for_another_scheduler(
+    waiting: Any,
+) -> None:
+    state = lent_cluster(waiting.scheduler("volcano").build())
+    state.validate_state()
+    plan = decide(state.snapshot(1_000), Settings())
+    assert (plan.evictions, plan.admissions) == ([], [])
+    assert plan.shares["team-b", "default"].fair_share[0] == 2000
+
+
+def test_a_pod_that_waited_for_another_scheduler_holds_cards_once_it_is_bound() -> None:
+    waiting = pod("a").needs(1000).scheduler("volcano")
+    state = state_of(gpu_node("n1", 2).build(), waiting.build())
+    assert free_cards(state, "n1") == [1000, 1000]
+    state.apply(Upserted(waiting.unledgered().bound("n1").version(2).build()))
+    assert free_cards(state, "n1") == [1000, 0]
+
+
 # -- nodes -----------------------------------------------------------------------------------
 
 
