@@ -157,7 +157,7 @@ def _default_class(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _admission(facts: Facts) -> Iterator[PreflightFinding]:
-    if GROUP not in facts.groups:
+    if GROUP not in facts.groups or facts.lacks("validatingadmissionpolicies"):
         return
     names = {each.metadata.name for each in facts.policies}
     if "gpu-pods.ballast.dev" not in names:

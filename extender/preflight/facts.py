@@ -153,6 +153,10 @@ class Facts(Struct):
     #: What could not be read, and why.
     unread: list[str] = field(default_factory=list)
 
+    def lacks(self, resource: str) -> bool:
+        """Whether objects of this resource could not be read."""
+        return any(each.startswith(f"{resource}: ") for each in self.unread)
+
 
 class FactsReader:
     """Reads facts by one client."""

@@ -213,6 +213,12 @@ def test_installation_without_its_policy_fails() -> None:
     assert finding(facts, "policies").state is State.OK
 
 
+def test_policies_that_the_login_may_not_list_are_not_said_to_be_missing() -> None:
+    facts = good(groups=["ballast.dev"], unread=["validatingadmissionpolicies: 403 Forbidden"])
+    assert "policies" not in [each.check for each in judge(facts)]
+    assert finding(facts, "read access").state is State.WARN
+
+
 def test_label_of_projects_namespaces() -> None:
     facts = good(projects=[project("p", "vision", "not-yet-made")], namespaces=[named("vision")])
     check = "label of projects' namespaces"
