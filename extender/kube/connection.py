@@ -194,7 +194,10 @@ async def _read_configuration(source: Source) -> Any:
         _check_address(configuration.host or "")
     except _UNUSABLE as error:
         where = path or "the pod's service account"
-        raise Misconfigured(f"{where}: cannot be used to reach an API server: {error}") from error
+        # Python's own words are about a part that is missing or has another type.
+        is_shape = isinstance(error, TypeError | AttributeError)
+        why = "it is empty, or no kubeconfig" if is_shape else error
+        raise Misconfigured(f"{where}: cannot be used to reach an API server: {why}") from error
     return configuration
 
 

@@ -41,6 +41,12 @@ async def test_a_server_is_taken_as_it_is_written(tmp_path: Path, server: str) -
     assert connection.host == server
 
 
+async def test_an_empty_kubeconfig_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("")
+    with pytest.raises(Misconfigured, match="it is empty, or no kubeconfig"):
+        await Connection.open(Source(kubeconfig=str(tmp_path / "config")))
+
+
 async def test_a_kubeconfig_that_is_not_there_is_one_sentence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
