@@ -19,7 +19,6 @@ from extender.policy.preemption.solution import Solution
 from extender.policy.preemption.solver import Preemption, Solver
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.session import Session
-from extender.policy.workloads.gangs import has_topology
 from tests.property.policy.world import clusters, crowded
 from tests.support.snapshots import Cluster
 
@@ -94,13 +93,11 @@ def _solved(cluster: Cluster) -> tuple[Solver, list[Solution]]:
 def _requests(session: Session) -> Iterator[PreemptionRequest]:
     for pending in session.pending:
         if not session.is_served(pending.workload.key):
-            leaf, is_near = (
-                session.queue_of(pending.workload, "default"),
-                has_topology(pending.workload),
-            )
-            is_alike = len(pending.shapes) == 1 and not is_near
+            leaf = session.queue_of(pending.workload, "default")
+            nearness = session.places.nearness(pending.workload, pending.chunk)
+            is_alike = len(pending.shapes) == 1 and nearness is None
             yield PreemptionRequest(
-                leaf, pending, pending.chunk, pending.need(), pending.shapes, is_alike, is_near
+                leaf, pending, pending.chunk, pending.need(), pending.shapes, is_alike, nearness
             )
 
 

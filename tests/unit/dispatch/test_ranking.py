@@ -63,7 +63,10 @@ def test_work_without_gpus_goes_to_every_cluster_that_answers() -> None:
         ),
         (says("n", "never", reason="UnknownProject", message="none"), "n: can't run (Unknown"),
         (SILENT, "silent: gave no answer: no answer within 15 s"),
-        (says("c", "not ours", message="none of its pods requests GPUs"), "c: none of its pods requests"),
+        (
+            says("c", "not ours", message="none of its pods requests GPUs"),
+            "c: none of its pods requests",
+        ),
         (says("l", "never", message="x" * 1000), "l: can't run (xxx"),
     ],
 )
