@@ -27,7 +27,7 @@ NAMED: Final = {"pools", "set"}
 LABELS: Final = {"labels", "match", "instances", "nodeTypes"}
 #: What must come out changes nothing of what does.
 EXPECTED: Final = {"expect", "source", "steps"}
-MOST_TRIED: Final = 40
+MOST_TRIED: Final = 80
 
 
 def test_the_format_s_own_block_is_accepted() -> None:
