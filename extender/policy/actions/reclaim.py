@@ -111,7 +111,9 @@ class _Reclaim:
         leaf, workload, need = request.leaf, request.pending.workload, request.need
         over = next((q for q in leaf.chain if not q.has_room(need, q.deserves)), None)
         if over is leaf:
-            return _has_its_share(request, leaf.deserves, self.session.waits.get(request.key))
+            lacks = self.session.waits.get(request.key)
+            where = f" in pool {self.pool}" if len(workload.pools) > 1 else ""
+            return _has_its_share(request, leaf.deserves, lacks, where)
         if refused := self._within_band(request):
             return refused
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
@@ -388,8 +390,13 @@ def _share_of(queue: Queue) -> str:
     return f"{queue.name} holds {held} of its fair share of {share}"
 
 
-def _has_its_share(request: PreemptionRequest, bound: Amounts, lacks: Refused | None) -> Refused:
-    """Says that no pod is evicted for it, after what is known of why it has no place."""
+def _has_its_share(
+    request: PreemptionRequest, bound: Amounts, lacks: Refused | None, where: str
+) -> Refused:
+    """Says that no pod is evicted for it, after what is known of why it has no place.
+
+    `where` names the pool of these figures, if there are several.
+    """
     leaf = request.leaf
     short = [
         r for r in RESOURCES if request.need[r] and leaf.allocated[r] + request.need[r] > bound[r]
@@ -401,7 +408,8 @@ def _has_its_share(request: PreemptionRequest, bound: Amounts, lacks: Refused | 
     )
     if resource == GPU:
         has = has.removesuffix(" GPUs").removesuffix(" GPU")
-    share = f"{leaf.name} has {has} of its fair share of {most}, so no pod is evicted for it"
+    held = f"{leaf.name} has {has} of its fair share of {most}{where}"
+    share = f"{held}, so no pod is evicted for it"
     if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
         return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")
     return Refused(Reason.OVER_FAIR_SHARE, f"{request.key}: needs {need}; {share}")

@@ -263,6 +263,19 @@ def test_share_of_its_project_comes_after_the_want_of_a_place() -> None:
     )
 
 
+def test_share_of_a_project_with_several_pools_names_the_pool() -> None:
+    cluster = cluster_of(2)
+    cluster.pool("fast")
+    cluster.node("f0", pool="fast", gpus=2)
+    cluster.project("b", 2)
+    cluster.job("other", "b", 2, on="n0")
+    cluster.job("old", "a", 2, on="f0")
+    cluster.job("job", "a", pools=("fast", "default"))
+    refused = decide(cluster.snapshot()).waits["ns/job"]
+    assert refused.reason is Reason.OVER_FAIR_SHARE
+    assert "a has 2 of its fair share of 2 GPUs in pool fast, so" in refused.detail
+
+
 def test_limit_is_told_with_what_is_needed() -> None:
     cluster = cluster_of(8)
     cluster.project("b", 2, limit=1)
