@@ -156,7 +156,7 @@ async def test_the_controller_of_a_pod_that_is_gone_before_the_answer_is_told_of
     stage.drop(stage.victims[0])
     await asyncio.sleep(5)
     assert stage.events.about[:2] == ["v0", "job"]
-    assert all("Job job makes the pod again" in note for note in stage.events.notes[:2])
+    assert all("Job job creates the pod again" in note for note in stage.events.notes[:2])
 
 
 async def test_a_pod_that_has_ended_before_its_turn_is_not_evicted() -> None:
