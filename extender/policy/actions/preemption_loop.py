@@ -170,8 +170,7 @@ class PreemptionLoop:
     ) -> PreemptionRequest:
         shapes = pending.shapes if chunk is pending.chunk else shapes_of(chunk)
         nearness = self.session.places.nearness(pending.workload, chunk)
-        is_near = nearness is not None
-        is_alike = len(shapes) == 1 and not is_near
+        is_alike = len(shapes) == 1 and nearness is None
         if is_alike and self.session.places.pod_affinity:
             is_alike = not self.session.places.pod_affinity.concerns(chunk)
         return PreemptionRequest(leaf, pending, chunk, need, shapes, is_alike, nearness)

@@ -14,12 +14,12 @@ from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.policy.placement.node_filter import NodeFilter, NodeSet
 from extender.policy.placement.topology import TopologyDomains, TopologyLevel, required_rules
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, shapes_of
+from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
 from extender.state.model import Constraints, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
 #: Node pool, topology, level, and what is asked for in one of its domains.
-_Together = tuple[str, str, str, tuple[tuple[Demand, int, int], ...]]
+_Together = tuple[str, str, str, ShapesKey]
 
 
 @dataclass(slots=True)
@@ -45,8 +45,7 @@ class CapacityBound:
     def allows_together(self, rule: TopologyRule, pods: Sequence[PodView], pool: str) -> bool:
         """Whether one domain of the level that the rule requires has what these pods need."""
         shapes = shapes_of(pods)
-        asked = tuple([(each.demand, id(each.constraints), each.count) for each in shapes])
-        key = pool, rule.topology, rule.required or "", asked
+        key = pool, rule.topology, rule.required or "", key_of(shapes)
         known = self._together.get(key)
         if known is None:
             known = self._together[key] = shapes, self._has_domain(rule, shapes, pool)

@@ -19,7 +19,7 @@ from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.placer import Placer, fits_host
 from extender.policy.placement.topology import required_rules
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, shapes_of
+from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
 from extender.state.model import PodView, TopologyRule
 
 #: Said, before the pool's name, of work that would not fit if all that runs had left.
@@ -58,9 +58,8 @@ class _Crowd:
         return f"needs {what} in {where}"
 
 
-#: The shapes by demand, id of the constraints and count; and with the pool before it.
-_Shapes = tuple[tuple[Demand, int, int], ...]
-_Key = tuple[str, _Shapes]
+#: A node pool, and shapes.
+_Key = tuple[str, ShapesKey]
 
 
 @dataclass(slots=True)
@@ -89,7 +88,7 @@ class Shortages:
 
     def _cause(self, pending: Pending, pool: str, pods: Sequence[PodView]) -> _Cause:
         rules = list(required_rules(pending.workload, pods))
-        key = pool, _by_shape(pods)
+        key = pool, key_of(shapes_of(pods))
         is_known = not rules and not self.places.pod_affinity.concerns(pods)
         known = self._known.get(key) if is_known else None
         if known is not None:
@@ -305,21 +304,14 @@ class Shortages:
                 needs = crowd.needs(_cards(crowd.pod.demand) or _host(crowd.pod.demand))
                 lack = f"no one {level} has a place for all; the roomiest takes {room}"
                 why = f"{needs}; {lack} of {crowd.count}"
-                fits_when_empty = self.bound.allows_together(rule, pods, pool)
-                is_for_ever = not fits_when_empty and self.places.pools[pool].elastic is None
+                is_fixed = self.places.pools[pool].elastic is None
+                is_for_ever = is_fixed and not self.bound.allows_together(rule, pods, pool)
                 return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, is_for_ever)
         if n_most <= 1 or not has_domain:
             return found
         levels = " and ".join(dict.fromkeys(rule.required or "" for rule, _ in rules))
         why = f"{found.why}, and they must be together in one {levels}"
         return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, found.is_for_ever)
-
-
-def _by_shape(pods: Sequence[PodView]) -> _Shapes:
-    """The distinct shapes of the pods, as a key."""
-    if len(pods) == 1:
-        return ((pods[0].demand, id(pods[0].constraints), 1),)
-    return tuple([(s.demand, id(s.constraints), s.count) for s in shapes_of(pods)])
 
 
 def _crowds(pods: Sequence[PodView]) -> list[_Crowd]:
@@ -329,7 +321,7 @@ def _crowds(pods: Sequence[PodView]) -> list[_Crowd]:
         first.setdefault((pod.demand, id(pod.constraints)), pod)
     found = [
         _Crowd(first[demand, constraints], count, len(pods))
-        for demand, constraints, count in _by_shape(pods)
+        for demand, constraints, count in key_of(shapes_of(pods))
     ]
     found.sort(key=lambda crowd: -crowd.pod.demand.devices * (crowd.pod.demand.milli or 1))
     return found

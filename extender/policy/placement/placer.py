@@ -91,7 +91,7 @@ class Placer:
         pods = pending.chunk if chunk is None else chunk
         if (tree := self.nearness(pending.workload, pods)) is not None:
             free = FreeCapacity(self, moment)
-            return self.lay_out(pending, pool, free, self.sim.table(moment), (pods, tree))
+            return self.domains(pool, free, self.sim.table(moment)).run(pending, pods, tree)
         shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
         if self._failed and self.has_failed(shapes, pool, moment):
             return None
@@ -114,24 +114,13 @@ class Placer:
         self.sim.rollback(mark)
         return placed is not None
 
-    def lay_out(
-        self,
-        pending: Pending,
-        pool: str,
-        placer: DomainPlacer,
-        could: NodeTable,
-        asked: tuple[Sequence[PodView], GroupView],
-    ) -> list[Placement] | None:
-        """Places for a chunk in the domains that the groups of a tree need, held by `placer`, or
-        None.
-
-        `could` has free what a domain could have free at best.
-        """
-        search = DomainSearch(self.topologies, self.node_filter, pool, placer, could)
-        return search.run(pending, *asked)
+    def domains(self, pool: str, placer: DomainPlacer, could: NodeTable) -> DomainSearch:
+        """The search for places in domains, held by `placer`. `could` has free what a domain could
+        have free at best."""
+        return DomainSearch(self.topologies, self.node_filter, pool, placer, could)
 
     def nearness(self, workload: WorkloadView, chunk: Sequence[PodView]) -> GroupView | None:
-        """The tree of groups by which the chunk has to be laid out; None where its pods may be
+        """The tree of groups by whose domains the chunk is placed; None if its pods may be
         anywhere."""
         if has_topology(workload):
             return workload.tree
@@ -222,8 +211,7 @@ class Placer:
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
         """How many such pods the roomiest domain of the required level takes now, or None."""
-        placer = FreeCapacity(self, "now")
-        search = DomainSearch(self.topologies, self.node_filter, pool, placer, self.sim.now)
+        search = self.domains(pool, FreeCapacity(self, "now"), self.sim.now)
         return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
 
     def candidates(

@@ -74,10 +74,13 @@ class PodAffinity:
     def together(self, pods: Sequence[PodView]) -> str:
         """The topology key by which one of the pods must be beside another of them; empty where
         none must."""
+        peers: dict[tuple[str, PodTerm], list[PodView]] = {}
         for pod in pods if self._known else ():
             for term in pod.constraints.pod_affinity:
-                census = self._known[pod.namespace, term]
-                if any(other is not pod and census.selects(other) for other in pods):
+                key = pod.namespace, term
+                if key not in peers:
+                    peers[key] = list(filter(self._known[key].selects, pods))
+                if len(peers[key]) > 1 or (peers[key] and peers[key][0] is not pod):
                     return term.topology_key
         return ""
 

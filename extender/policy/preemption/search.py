@@ -152,10 +152,8 @@ class Search:
         request, context = self.request, self.context
         chunk, tree = request.chunk, request.nearness
         if tree is not None:
-            lay_out = context.session.places.lay_out
-            asked = chunk, tree
-            placed = lay_out(request.pending, context.pool, self, self._emptied(), asked)
-            return placed is not None
+            domains = context.session.places.domains(context.pool, self, self._emptied())
+            return domains.run(request.pending, chunk, tree) is not None
         if len(chunk) == 1:
             return self._clearing.assign(chunk[0], WHOLE_POOL)
         return self.place_in(chunk, context.pool, WHOLE_POOL) is not None

@@ -45,8 +45,8 @@ class Pending:
     """A workload with pods that wait. `pools` is what it may still use, in order of preference.
 
     `waiting` is in the order in which its pods are to start; those `left_out` of it could never
-    have a place. `live` are those that have a place,
-    those included that were given one in this cycle; `nodes` names the places of the latter by uid.
+    have a place. `live` are those that have a place, those included that were given one in this
+    cycle; `nodes` names the places of the latter by uid.
     `is_behind`: in strict order it had no turn because what was before it had no place.
     `only_holds_up`: it could never have a place, and has its turn to hold up its queue.
     `is_single`: one pod waits, and starts whatever else its workload has.

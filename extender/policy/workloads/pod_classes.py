@@ -1,6 +1,6 @@
 """What pods ask for, without their names: pods of one shape are placed alike, and fail alike."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -8,6 +8,9 @@ from msgspec import Struct
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
 from extender.state.model import Constraints, PodView
+
+#: By shape: what is asked for, which constraints, how many pods.
+ShapesKey = tuple[tuple[Demand, int, int], ...]
 
 
 class Shape(Struct, gc=False):
@@ -45,6 +48,11 @@ def shapes_of(pods: Sequence[PodView]) -> list[Shape]:
         else:
             found[key] = Shape(pod.demand, pod.constraints, 1)
     return list(found.values())
+
+
+def key_of(shapes: Iterable[Shape]) -> ShapesKey:
+    """What tells these shapes, and how many pods they have, from others, while the pods live."""
+    return tuple([(each.demand, id(each.constraints), each.count) for each in shapes])
 
 
 def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
