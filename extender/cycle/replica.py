@@ -92,9 +92,11 @@ class Replica:
     async def read_live(self) -> None:
         """Take ledgers and pods as they are now: a watch may lag, after a freeze above all.
 
-        The reflectors list, so that they also notice when what was listed is gone.
+        Raises an ExceptionGroup of KubeErrors where the API server does not answer.
         """
-        await asyncio.gather(*(self._reflector_of[each].relist() for each in (GpuNode, Pod)))
+        async with asyncio.TaskGroup() as group:
+            for kind in (GpuNode, Pod):
+                group.create_task(self._reflector_of[kind].catch_up())
 
     def _deliver(self, event: Event) -> None:
         self.state.apply(event)

@@ -64,6 +64,12 @@ SLICE_S: Final = 0.002
 BACKOFF_CAP_S: Final = 10.0
 #: After this many watches that broke off at one version, list anew: what comes next breaks them.
 MAX_BROKEN_WATCHES: Final = 3
+#: Up to this many objects, a list is faster than a watch whose bookmark has to be awaited.
+_FEW: Final = 2_000
+#: The API server sends a bookmark two seconds before a watch ends, here after one second.
+_SHORT_WATCH_S: Final = 3
+#: A watch that has not caught up after this long, in seconds, gives way to a list.
+_CATCHES_UP_S: Final = 4.0
 #: A namespace and name for lists that should find nothing.
 _NOWHERE: Final = "default"
 _NOTHING: Final = "metadata.name=ballast-no-such-object"
@@ -140,6 +146,8 @@ class Reflector(Generic[T]):
         self._listed = asyncio.Condition()
         self._n_listed = 0
         self._watching: asyncio.Timeout | None = None
+        self._is_next_short = False
+        self._moved = asyncio.Event()
         self._slice_ends = 0.0
         self._refused_since: float | None = None
         self._heard = _HEARD.labels(resource.plural)
@@ -154,11 +162,19 @@ class Reflector(Generic[T]):
         """Returns after the first complete list was delivered."""
         await self._synced.wait()
 
+    async def catch_up(self) -> None:
+        """Returns after everything that was stored before the call has been delivered.
+
+        Many objects are not listed again: a new watch goes on where the last one was, and its
+        bookmark says how far it came. Raises KubeError where the API server does not answer.
+        """
+        if len(self._delivered.keys()) <= _FEW or not await self._watch_up_to_now():
+            await self.relist()
+
     async def relist(self) -> None:
         """Returns after a list that was begun from now on has been delivered."""
         number = self._wanted = self._n_lists + 1
-        if self._watching is not None:
-            self._watching.reschedule(asyncio.get_running_loop().time())
+        self._end_watch()
         async with self._listed:
             await self._listed.wait_for(lambda: self._n_listed >= number)
 
@@ -224,15 +240,35 @@ class Reflector(Generic[T]):
 
     async def _follow_until_wanted(self) -> None:
         """Watches on until a new list is wanted, or is all that helps."""
-        if self._wanted > self._n_lists:
-            return
+        while self._wanted <= self._n_lists:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None) as watching:
+                    self._watching = watching
+                    try:
+                        await self._follow()
+                    finally:
+                        self._watching = None
+
+    def _end_watch(self) -> None:
+        if self._watching is not None:
+            self._watching.reschedule(asyncio.get_running_loop().time())
+
+    async def _watch_up_to_now(self) -> bool:
+        """Whether a new watch has delivered all changes up to the store's current version.
+
+        It can't where the store went back in time.
+        """
+        version = await self._current_version()
+        if self._versions.is_behind(version):
+            return False
+        self._is_next_short = True
+        self._end_watch()
         with suppress(TimeoutError):
-            async with asyncio.timeout(None) as watching:
-                self._watching = watching
-                try:
-                    await self._follow()
-                finally:
-                    self._watching = None
+            async with asyncio.timeout(_CATCHES_UP_S):
+                while not self._versions.has(version):
+                    self._moved.clear()
+                    await self._moved.wait()
+        return self._versions.has(version)
 
     async def _follow(self) -> None:
         """Watches on from the newest version seen, over any number of connections.
@@ -249,6 +285,7 @@ class Reflector(Generic[T]):
                     async for change in changes:
                         self._backoff.reset()
                         self._apply(change)
+                        self._moved.set()
                         await self._breathe()
             except (Unavailable, Throttled) as caught:
                 error = caught
@@ -270,20 +307,28 @@ class Reflector(Generic[T]):
 
         It answers no watch before its own version has passed the one that is asked for.
         """
+        try:
+            version = await self._current_version()
+        except (Unavailable, Throttled) as error:
+            self._note(error)
+            return
+        if self._versions.is_behind(version):
+            raise Expired(f"the server is at {version}", reason="StaleServer")
+
+    async def _current_version(self) -> str:
+        """The version of the store, by a list that finds nothing; raises KubeError."""
         selection = Selection(**self._selection)
         selection.setdefault("field_selector", _NOTHING)
         if self._resource.is_namespaced:
             selection.setdefault("namespace", _NOWHERE)
-        try:
-            page = await self._client.list_page(self._resource, **selection, limit=1)
-        except (Unavailable, Throttled) as error:
-            self._note(error)
-            return
-        if self._versions.is_behind(page.resource_version):
-            raise Expired(f"the server is at {page.resource_version}", reason="StaleServer")
+        page = await self._client.list_page(self._resource, **selection, limit=1)
+        return page.resource_version
 
     async def _watch(self) -> AsyncGenerator[WatchLine, None]:
         """The changes of one connection, until the server ends it; an ERROR line is raised."""
+        ends_s = round(self._timing.watch_s * random.uniform(1, 4 / 3))  # noqa: S311
+        if self._is_next_short:
+            ends_s, self._is_next_short = _SHORT_WATCH_S, False
         call = Call(
             "GET",
             self._resource.url(self._selection.get("namespace", "")),
@@ -293,7 +338,7 @@ class Reflector(Generic[T]):
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": self._versions.current,
-                "timeoutSeconds": str(round(self._timing.watch_s * random.uniform(1, 4 / 3))),  # noqa: S311
+                "timeoutSeconds": str(ends_s),
             },
             max_bytes=MAX_OBJECT_BYTES,
         )

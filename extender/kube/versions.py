@@ -35,6 +35,10 @@ class Versions:
         """Whether a newer version was seen."""
         return _number(version) < self._newest
 
+    def has(self, version: str) -> bool:
+        """Whether all changes up to this version were delivered."""
+        return 0 < _number(version) <= _number(self.current)
+
     def take_list(self, version: str) -> None:
         """Raises Unavailable for a list older than what was seen: a lagging server sent it."""
         if self.is_behind(version):

@@ -309,6 +309,41 @@ async def test_a_wanted_list_is_newer_than_the_wish(api: Api, client: Client) ->
         await mirror.until(lambda: "watched" in mirror.names)
 
 
+async def test_many_objects_catch_up_without_a_list(
+    api: Api, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing of the kind has changed, too: bookmarks come once a minute otherwise."""
+    monkeypatch.setattr("extender.kube.reflector._FEW", 0)
+    monkeypatch.setattr("extender.kube.reflector._CATCHES_UP_S", 30.0)
+    mirror = Mirror()
+    async with reflecting(client, PODS, mirror, namespace=api.namespace) as reflector:
+        n_lists = counted("lists", resource="pods")
+        for name in ("first", "second"):
+            await client.create(PODS, pod(name), api.namespace)
+            await client.create(NODE_POOLS, pool(name))
+            async with asyncio.timeout(20):
+                await reflector.catch_up()
+            assert name in mirror.names
+        await client.create(PODS, pod("watched"), api.namespace)
+        await mirror.until_names("first", "second", "watched")
+        assert counted("lists", resource="pods") == n_lists
+
+
+async def test_a_watch_that_does_not_catch_up_gives_way_to_a_list(
+    api: Api, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.kube.reflector._FEW", 0)
+    monkeypatch.setattr("extender.kube.reflector._CATCHES_UP_S", 0.0)
+    mirror = Mirror()
+    await client.create(PODS, pod("first"), api.namespace)
+    async with reflecting(client, PODS, mirror, namespace=api.namespace) as reflector:
+        n_lists = counted("lists", resource="pods")
+        await client.create(NODE_POOLS, pool("elsewhere"))
+        async with asyncio.timeout(20):
+            await reflector.catch_up()
+        assert counted("lists", resource="pods") == n_lists + 1
+
+
 async def test_credentials_that_stay_refused_end_the_reflector(api: Api, tmp_path: Path) -> None:
     text = Path(
         api.control_plane.kubeconfig_for_service_account(api.namespace, "default")

@@ -98,15 +98,15 @@ async def test_a_new_leader_reads_ledgers_and_pods_before_it_decides() -> None:
     """Its watches may lag behind what the leader before it has written."""
     client = client_of()
     controller = Controller(client, client, ControlOptions("me"))
-    relisted: list[type] = []
+    read: list[type] = []
     for kind, reflector in controller._reflector_of.items():
-        relist = AsyncMock(side_effect=lambda kind=kind: relisted.append(kind))
-        reflector.relist = relist  # type: ignore[method-assign]
+        catch_up = AsyncMock(side_effect=lambda kind=kind: read.append(kind))
+        reflector.catch_up = catch_up  # type: ignore[method-assign]
     term = Term(controller, transitions=3)
     await term._cycle()
-    assert set(relisted) == {GpuNode, Pod}
+    assert set(read) == {GpuNode, Pod}
     await term._cycle()
-    assert len(relisted) == 2
+    assert len(read) == 2
 
 
 async def test_a_replica_that_leads_no_more_withdraws_what_only_a_leader_knows(

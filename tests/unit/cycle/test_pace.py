@@ -62,7 +62,7 @@ class Office:
         self.client.merge_patch.side_effect = NotFound("no API server")
         self.controller = Controller(self.client, self.client, ControlOptions("me"))
         for reflector in self.controller._reflector_of.values():
-            reflector.relist = AsyncMock()  # type: ignore[method-assign]
+            reflector.catch_up = AsyncMock()  # type: ignore[method-assign]
         self.n_decisions = 0
 
         async def in_place(function: Any, *args: Any) -> Any:
