@@ -34,9 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put long work first where several workers share the run."""
+    """Put tests in the order of a distributed run where several workers share it."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: distribution.rank_of(item.nodeid))
+        places = distribution.places([item.nodeid for item in items])
+        items.sort(key=lambda item: places[item.nodeid])
 
 
 @pytest.hookimpl(optionalhook=True)
