@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from extender.scenario.load import load
@@ -25,16 +26,22 @@ class Disagreement:
 
 def cases_in(folder: Path) -> list[Case]:
     """All cases of the folder, or none when it is missing; what can't be read fails here."""
-    if not folder.exists():
-        return []
-    loaded = load([folder])
-    assert not loaded.broken, loaded.broken
-    return loaded.cases
+    return list(_read(folder))
 
 
 def shared_cases(folder: str) -> list[Case]:
     """Cases of one folder of the shared scenarios, or none when it is missing."""
     return cases_in(SHARED / "scenarios" / folder)
+
+
+@cache
+def _read(folder: Path) -> tuple[Case, ...]:
+    """The cases of a folder, which a process reads once: YAML takes milliseconds a case."""
+    if not folder.exists():
+        return ()
+    loaded = load([folder])
+    assert not loaded.broken, loaded.broken
+    return tuple(loaded.cases)
 
 
 def not_yet() -> set[str]:
