@@ -1,6 +1,7 @@
 """What holds in every cycle whatever a case expects, as sentences about what does not.
 
-What a file starts with may be over a bound; then it must not grow.
+What a file starts with may be over a bound; then it must not grow. So a cycle that changes nothing
+breaks no rule; nine of ten are so in long runs, and they are not looked at further.
 """
 
 from collections import Counter
@@ -32,6 +33,8 @@ _RESOURCES = ("milli-GPU", "milli-CPU", "of memory")
 def violations(world: World, outcome: Outcome) -> Iterator[str]:
     """One sentence for each rule that the cycle breaks; `world` is as it was before."""
     yield from decided_twice(outcome)
+    if not any(outcome.changed()):
+        return
     yield from wrong_places(world, outcome)
     yield from misplaced(world, outcome)
     yield from broken_gangs(world, outcome)
