@@ -21,7 +21,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @asynccontextmanager
 async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
     app = web.Application()
-    asked = asyncio.Event()
+    asked, closing = asyncio.Event(), asyncio.Event()
 
     async def later(_request: web.Request) -> web.Response:
         await asked.wait()
@@ -35,7 +35,7 @@ async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
         return web.Response(text="hello")
 
     async def hang(_request: web.Request) -> web.Response:
-        await asyncio.Event().wait()
+        await closing.wait()
         return web.Response()
 
     async def flood(_request: web.Request) -> web.Response:
@@ -51,6 +51,8 @@ async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
     try:
         yield listener
     finally:
+        # A listener that closes waits for answers, and would wait for this one in vain.
+        closing.set()
         await listener.close()
 
 

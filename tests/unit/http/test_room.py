@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from extender.http.room import Room
 
+pytestmark = pytest.mark.looptime
 LONG_S = 60.0
 
 
