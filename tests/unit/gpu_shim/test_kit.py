@@ -3,6 +3,7 @@
 import io
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,12 +112,17 @@ def test_a_step_that_lasts_too_long_is_ended_and_its_lines_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = scripted(tmp_path, monkeypatch, f"import time\n{LINE}time.sleep(60)\n", 1.5)
-    report, begin = io.StringIO(), time.monotonic()
-    assert not runner.run_part("x", [step], report)
-    assert time.monotonic() - begin < 10
-    line, end = map(json.loads, report.getvalue().splitlines())
-    assert (line["value"], line["expected"]) == ("v", "as written")
-    assert end["outcome"] == "timed out"
+    lines: list[Any] = []
+    # A busy machine may take seconds to start a program.
+    for budget_s in (1.5, 6, 24):
+        report, begin = io.StringIO(), time.monotonic()
+        assert not runner.run_part("x", [replace(step, budget_s=budget_s)], report)
+        assert time.monotonic() - begin < budget_s + 10
+        *lines, end = map(json.loads, report.getvalue().splitlines())
+        assert end["outcome"] == "timed out"
+        if lines:
+            break
+    assert [(line["value"], line["expected"]) for line in lines] == [("v", "as written")]
 
 
 def test_a_step_for_which_no_time_is_left_is_told(
