@@ -23,6 +23,8 @@ from tests.support.fakecuda import UUID
 from tests.support.fakecuda import Card as FakeCard
 
 PROGRAM = Path(__file__).parent / "hostprogram.py"
+#: Generous: a busy machine is no failure, and a wait that is met ends at once.
+DONE_S = 60.0
 
 
 class Running:
@@ -34,7 +36,7 @@ class Running:
     async def answer(self) -> Any:
         """Its next line."""
         assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), 60)
+        line = await asyncio.wait_for(self.process.stdout.readline(), DONE_S)
         if not line:
             raise AssertionError(f"the program said nothing: {await self.errors()}")
         return json.loads(line)
@@ -52,7 +54,7 @@ class Running:
 
     async def end(self) -> int:
         """Wait until it is over; its exit status."""
-        return await asyncio.wait_for(self.process.wait(), 30)
+        return await asyncio.wait_for(self.process.wait(), DONE_S)
 
     async def kill(self) -> None:
         """End it the hard way."""
@@ -171,11 +173,9 @@ class Scene:
         await self.stop()
 
 
-async def until(holds: Callable[[], bool], within_s: float = 20.0) -> float:
-    """Wait until something holds; the seconds that took."""
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
     began = time.monotonic()
     while not holds():
-        if time.monotonic() - began > within_s:
-            raise AssertionError(f"not within {within_s} s")
+        assert time.monotonic() - began < DONE_S, f"not seen in {DONE_S:g} s"
         await asyncio.sleep(0.002)
-    return time.monotonic() - began

@@ -22,6 +22,7 @@ from typing import Any
 
 import grpc
 
+from tests.integration.gpu_shim.containers import DONE_S
 from tests.support.node import cgroups
 
 HERE = Path(__file__).parent
@@ -200,9 +201,9 @@ class Containerd:
         await self.call("StartContainer", made, pb.Empty)
         return name
 
-    async def output(self, name: str, within_s: float = 20.0) -> list[str]:
+    async def output(self, name: str) -> list[str]:
         """What the container wrote, as soon as it ended with a full stop of its own: `.`"""
-        end = asyncio.get_running_loop().time() + within_s
+        end = asyncio.get_running_loop().time() + DONE_S
         while True:
             raw = (self.root / f"{name}.out").read_text().splitlines()
             lines = [line.split(" ", 3)[3] for line in raw]

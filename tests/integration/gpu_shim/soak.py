@@ -144,7 +144,7 @@ class Soak:
             tables = self.agent.tables().values()
             return {pid for table in tables for _, pid in table.owners()}
 
-        await until(lambda: owners() == wanted, within_s=20)
+        await until(lambda: owners() == wanted)
 
     async def look(self) -> None:
         """One second of the agent; programs go on while the driver answers."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.integration.gpu_shim.containers import Running, Scene, until
+from tests.integration.gpu_shim.containers import DONE_S, Running, Scene, until
 from tests.integration.kube.fakeapi import FakeApi
 from tests.support.fakecuda import UUID
 
@@ -86,9 +86,9 @@ class Node:
         await self.reads("readyz", lambda text: text == says)
         return process
 
-    async def reads(self, page: str, holds: Callable[[str], bool], within_s: float = 60.0) -> str:
+    async def reads(self, page: str, holds: Callable[[str], bool]) -> str:
         """The page as soon as it is as wanted."""
-        text, end = "", asyncio.get_running_loop().time() + within_s
+        text, end = "", asyncio.get_running_loop().time() + DONE_S
         async with aiohttp.ClientSession() as session:
             while asyncio.get_running_loop().time() < end:
                 try:
@@ -130,7 +130,7 @@ async def test_rows_become_caps_and_metrics_and_go_with_their_pods(node: Node) -
     await node.reads("metrics", lambda text: used in text)
     changed = {"type": "MODIFIED", "object": gpu_node(("b", 750, 100), version="6")}
     node.api.watches = [(200, json.dumps(changed) + "\n")]
-    await until(lambda: not node.scene.home("pods/a").exists(), within_s=20)
+    await until(lambda: not node.scene.home("pods/a").exists())
     await until(lambda: node.api.n_seen("write") >= 1)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
@@ -194,12 +194,12 @@ async def test_without_the_api_server_figures_and_caps_go_on_and_the_report_come
 ) -> None:
     node.api.writes = [(500, "")]
     await node.start()
-    await until(lambda: node.api.n_seen("write") >= 2, within_s=20)
+    await until(lambda: node.api.n_seen("write") >= 2)
     assert await node.scene.ask("pods/a", "begin(); tell(memory())") == [64, 64]
     await node.reads("metrics", lambda text: 'pod="pod-a"' in text)
     node.api.writes = [(200, gpu_node())]
     n_refused = node.api.n_seen("write")
-    await until(lambda: node.api.n_seen("write") > n_refused, within_s=20)
+    await until(lambda: node.api.n_seen("write") > n_refused)
 
 
 async def test_an_agent_lives_and_is_not_ready_until_the_driver_is_there(
@@ -220,7 +220,7 @@ async def test_a_second_agent_waits_until_the_first_is_gone(node: Node) -> None:
     program = await node.scene.run("pods/a", "begin(); tell(memory()); hear(); tell(memory())")
     assert await program.answer() == [64, 64]
     waiting = asyncio.create_task(node.start())
-    await until(lambda: len(node.processes) == 2 and has_opened(node.processes[1], "lock"), 20)
+    await until(lambda: len(node.processes) == 2 and has_opened(node.processes[1], "lock"))
     first.send_signal(signal.SIGTERM)
     assert await first.wait() == 0
     await waiting

@@ -50,7 +50,7 @@ async def node(runtime: Node) -> Node:
     folder.mkdir()
     runtime.plugin.delivery = Delivery("cdi", cdi=CdiDevices((folder,)))
     runtime.rows((UIDS[0], 64))
-    await until(lambda: runtime.plugin.is_connected, within_s=20)
+    await until(lambda: runtime.plugin.is_connected)
     return runtime
 
 

@@ -19,7 +19,7 @@ from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol import wire
 from gpu_shim.protocol.wire import Kind, Message
-from tests.integration.gpu_shim.containers import Scene, until
+from tests.integration.gpu_shim.containers import DONE_S, Scene, until
 from tests.support.fakecuda import UUID
 
 #: BALLAST_FUZZ=1000000 for a long run.
@@ -30,7 +30,7 @@ FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 def connect(scene: Scene, name: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.settimeout(5)
+    sock.settimeout(DONE_S)
     sock.connect(str(scene.home(name) / "run" / "arbiter.sock"))
     return sock
 
@@ -48,7 +48,7 @@ class Noise:
         """Say them all; whatever may not be said must end the connection."""
         while self.left > 0:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-                sock.settimeout(30)
+                sock.settimeout(DONE_S)
                 sock.connect(str(self.path))
                 self._speak(sock)
 

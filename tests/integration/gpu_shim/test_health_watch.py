@@ -31,7 +31,7 @@ class Watched:
     health: Health
 
     async def is_said(self, state: str) -> None:
-        await until(lambda: [each.health for each in self.agent.devices] == [state], within_s=20)
+        await until(lambda: [each.health for each in self.agent.devices] == [state])
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_a_card_with_an_error_is_unhealthy_until_the_driver_asks_for_nothi
 
 async def test_an_error_of_a_program_is_counted_and_no_more(watched: Watched) -> None:
     watched.card.ail(xid=31)
-    await until(lambda: watched.health.n_xids == {31: 1}, within_s=20)
+    await until(lambda: watched.health.n_xids == {31: 1})
     assert not watched.health.ill
 
 
@@ -76,10 +76,10 @@ async def test_the_error_with_which_a_card_fell_off_the_bus_is_not_lost_with_it(
     watched: Watched,
 ) -> None:
     watched.card.ail(xid=31)
-    await until(lambda: watched.health.n_xids == {31: 1}, within_s=20)
+    await until(lambda: watched.health.n_xids == {31: 1})
     watched.card.ail(xid=79, is_lost=True)
-    await until(lambda: watched.health.n_xids == {31: 1, 79: 1}, within_s=20)
-    await until(lambda: "Xid 79" in next(iter(watched.health.ill.values()), ""), within_s=20)
+    await until(lambda: watched.health.n_xids == {31: 1, 79: 1})
+    await until(lambda: "Xid 79" in next(iter(watched.health.ill.values()), ""))
 
 
 async def test_a_card_that_falls_off_the_bus_and_comes_back_is_followed(watched: Watched) -> None:

@@ -44,7 +44,7 @@ async def node(runtime: Node) -> AsyncIterator[Node]:
     runtime.agent.is_lending = True
     runtime.agent.is_running = runtime.plugin.is_running
     settling = asyncio.create_task(runtime.plugin.lender.run())
-    await until(lambda: runtime.plugin.is_told, within_s=20)
+    await until(lambda: runtime.plugin.is_told)
     yield runtime
     settling.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -54,7 +54,7 @@ async def node(runtime: Node) -> AsyncIterator[Node]:
 async def line(node: Node, container: str, at: int) -> str:
     """What a program told as its line `at`, once it has."""
     path = node.runtime.root / f"{container}.out"
-    await until(lambda: path.read_text().count("\n") > at, within_s=20)
+    await until(lambda: path.read_text().count("\n") > at)
     return path.read_text().splitlines()[at].split(" ", 3)[3]
 
 

@@ -120,7 +120,7 @@ SEEN = "[os.environ.get('NVIDIA_VISIBLE_DEVICES'), os.path.exists('/etc/ld.so.pr
 
 async def test_a_pod_with_a_row_sees_its_caps_and_other_pods_see_nothing_of_us(node: Node) -> None:
     node.rows((UIDS[0], 64))
-    await until(lambda: node.plugin.is_connected, within_s=20)
+    await until(lambda: node.plugin.is_connected)
     pod = await node.runtime.pod(UIDS[0], CARDS)
     assert await node.gpu(pod, "begin(); tell(memory())") == ["[64, 64]"]
     assert await node.plain(pod, SEEN) == ["['void', True]"]
@@ -130,7 +130,7 @@ async def test_a_pod_with_a_row_sees_its_caps_and_other_pods_see_nothing_of_us(n
 
 async def test_a_pod_that_says_it_has_a_card_but_has_no_row_does_not_start(node: Node) -> None:
     node.rows()
-    await until(lambda: node.plugin.is_connected, within_s=20)
+    await until(lambda: node.plugin.is_connected)
     pod = await node.runtime.pod(UIDS[2], CARDS)
     with pytest.raises(grpc.aio.AioRpcError, match="GpuNode has no row for it"):
         await node.plain(pod, "1")
@@ -140,7 +140,7 @@ async def test_a_pod_that_says_it_has_a_card_but_has_no_row_does_not_start(node:
 
 async def test_what_started_without_us_is_found_when_the_runtime_comes_back(node: Node) -> None:
     node.rows((UIDS[0], 64), (UIDS[3], 64))
-    await until(lambda: node.plugin.is_connected, within_s=20)
+    await until(lambda: node.plugin.is_connected)
     kept = await node.runtime.pod(UIDS[0], CARDS)
     forever = "__import__('time').sleep(1000)"
     await node.start(kept, forever)
@@ -148,9 +148,9 @@ async def test_what_started_without_us_is_found_when_the_runtime_comes_back(node
     missed = await node.runtime.pod(UIDS[3], CARDS)
     name = await node.start(missed, forever)
     node.listen()
-    await until(lambda: [each.pod for each in node.plugin.unprotected()] == [UIDS[3]], 20)
+    await until(lambda: [each.pod for each in node.plugin.unprotected()] == [UIDS[3]])
     await node.runtime.restart()
-    await until(lambda: node.plugin.n_connected == 3, within_s=20)
+    await until(lambda: node.plugin.n_connected == 3)
     await until(lambda: len(node.plugin.containers) == 2)
     (found,) = node.plugin.unprotected()
     assert (found.name, found.pid > 0) == (name, True)
@@ -175,14 +175,14 @@ async def test_a_container_that_started_without_us_is_ended_and_the_next_has_the
 ) -> None:
     node.rows((UIDS[3], 64))
     pod = await node.runtime.pod(UIDS[3], CARDS)
-    await until(lambda: node.plugin.is_connected, within_s=20)
+    await until(lambda: node.plugin.is_connected)
     await node.hang_up()
     name = await node.start(pod, "__import__('time').sleep(1000)")
     node.listen()
-    await until(lambda: bool(node.plugin.unprotected()), within_s=20)
+    await until(lambda: bool(node.plugin.unprotected()))
     restarts = Restarts(node.plugin, is_on=True, end=end_as_on_a_host)
     assert [(each.name, restarts.restart(each)) for each in restarts.due()] == [(name, True)]
-    await until(lambda: not node.plugin.unprotected(), within_s=20)
+    await until(lambda: not node.plugin.unprotected())
     (found,) = restarts.findings()
     assert f"container {name} was ended, and has not started again" in found.message
     assert await node.plain(pod, SEEN) == ["['void', True]"]
@@ -190,7 +190,7 @@ async def test_a_container_that_started_without_us_is_ended_and_the_next_has_the
 
 async def test_a_runtime_can_be_told_to_start_nothing_of_ours_without_us(node: Node) -> None:
     node.rows((UIDS[0], 64))
-    await until(lambda: node.plugin.is_connected, within_s=20)
+    await until(lambda: node.plugin.is_connected)
     notes = CARDS | {"required-plugins.noderesource.dev/pod": f"[ {NAME} ]"}
     pod = await node.runtime.pod(UIDS[0], notes)
     assert await node.plain(pod, "1") == ["1"]
@@ -224,7 +224,7 @@ async def test_a_tenant_that_loads_the_driver_past_the_library_is_found(
     root = node.runtime.root
     nvml = Nvml(str(shutil.copy(root / "driver" / "libnvidia-ml.so.1", root / "nvml.so")))
     node.rows((UIDS[0], 64), (UIDS[3], 64))
-    await until(lambda: node.plugin.is_connected, within_s=20)
+    await until(lambda: node.plugin.is_connected)
     honest, greedy = [await node.runtime.pod(uid, CARDS) for uid in (UIDS[0], UIDS[3])]
     held = "begin(); plain(10 * MIB); tell(memory()); tell('.'); time.sleep(1000)"
     name = await node.python(honest, str(PROGRAM), held)
