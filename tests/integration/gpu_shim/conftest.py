@@ -1,8 +1,10 @@
 """The native libraries and the fake driver, built once, and a scene for each test."""
 
+import fcntl
+import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +21,30 @@ LEASE_NS = 25_000_000
 @pytest.fixture(scope="session")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with our libraries."""
-    into = tmp_path_factory.mktemp("native")
-    build(into)
-    return into
+    return made_once(tmp_path_factory, "native", build)
 
 
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the fake driver's."""
-    into = tmp_path_factory.mktemp("driver")
-    fakecuda.build(into)
-    return into
+    return made_once(tmp_path_factory, "driver", fakecuda.build)
+
+
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]
+) -> Path:
+    """A folder that the first of a run's workers to ask for it fills, for all of them."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder = base / name
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
 
 
 @pytest.fixture
