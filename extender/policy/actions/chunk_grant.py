@@ -48,8 +48,8 @@ def grant_chunk(
     leaf = session.queue_of(pending.workload, pool)
 
     def check(amounts: Amounts) -> Refused | None:
-        why = bound(leaf, pending, amounts) if bound else None
-        return why or check_room(leaf, pending.workload, amounts, is_now=moment == "now")
+        why = check_room(leaf, pending.workload, amounts, is_now=moment == "now")
+        return why or (bound(leaf, pending, amounts) if bound else None)
 
     need = pending.need() if chunk is pending.chunk else pending.need_of(chunk)
     if (why := check(need)) is not None:
