@@ -10,6 +10,7 @@ cdef class Victims:
     cdef Terms terms
     # Followers of a whole workload come right after it.
     cdef Victim* chosen
+    cdef Victim* cheapest_first
     cdef int n
     # Whether the largest pod goes first instead of the cheapest.
     cdef bint is_by_size

@@ -3,11 +3,14 @@
 
 The cards of the node are freed one after the other, each time the one that costs least per card;
 then pods leave for what else the node lacks, the cheapest first. Finally the pods that are not
-needed are kept, the most expensive first. Time: devices times cards times pods. The twin of
-`node_victims` holds these rules too.
+needed are kept, the most expensive first. Where several pods leave, or a queue is left below its
+floor, the same is tried with the largest first, and the cheaper of the two is chosen: a large pod
+may cost less than a cheap one and all that must leave beside it. Time: devices times cards times
+pods. The twin of `node_victims` holds these rules too.
 """
 
 from libc.stdlib cimport calloc, free as release
+from libc.string cimport memcpy
 
 from extender.kernels.capacity cimport Capacity
 from extender.kernels.costs cimport (
@@ -22,20 +25,37 @@ cdef class Victims:
     def __cinit__(self, Capacity node, Terms terms, int most_pods):
         self.node, self.terms = node, terms
         self.chosen = <Victim*>calloc(most_pods + 1, sizeof(Victim))
-        if self.chosen == NULL:
+        self.cheapest_first = <Victim*>calloc(most_pods + 1, sizeof(Victim))
+        if self.chosen == NULL or self.cheapest_first == NULL:
             raise MemoryError(f"no memory for {most_pods} victims")
 
     def __dealloc__(self):
         release(self.chosen)
+        release(self.cheapest_first)
 
     cdef bint choose(self, int ix) noexcept nogil:
         """Choose victims on node `ix`; none, and False, where the pod fits after no eviction."""
+        cdef int at, n
+        cdef Cost cost, by_size
         self.node.load(ix)
-        # By size is the second try: small pods may leave a queue too little to give a large one.
-        if self.could_fit() and (self.clear(False) or self.clear(True)):
-            self.keep_needless(0, -1)
+        if not self.could_fit():
+            return False
+        # By size next: small pods may leave a queue too little to give a large one.
+        if not self.clear(False):
+            return self.clear(True)
+        n, cost = self.n, self.cost_from(0)
+        if n < 2 and not cost.is_below:
             return True
-        return False
+        memcpy(self.cheapest_first, self.chosen, n * sizeof(Victim))
+        self.undo(0)
+        if self.clear(True):
+            by_size = self.cost_from(0)
+            if is_less(&by_size, &cost):
+                return True
+            self.undo(0)
+        for at in range(n):
+            self.add(&self.cheapest_first[at])
+        return True
 
     cdef int n_fitting(self, int ix, int most) noexcept nogil:
         """How many pods fit on node `ix` without the pods that may leave, at most `most`."""
@@ -47,9 +67,10 @@ cdef class Victims:
         return n
 
     cdef bint clear(self, bint is_by_size) noexcept nogil:
-        """Choose victims until the pod fits; none where that fails."""
+        """Choose victims until the pod fits, none of them needlessly; none where that fails."""
         self.is_by_size = is_by_size
         if self.free_cards() and self.free_host():
+            self.keep_needless(0, -1)
             return True
         self.undo(0)
         return False

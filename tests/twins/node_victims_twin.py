@@ -137,18 +137,21 @@ class NodeVictims:
         if not self._takes(ix, self._left(ix, self._removable(ix))):
             return None
         units = self._cleared(ix, is_by_size=False)
-        if units is None:
-            units = self._cleared(ix, is_by_size=True)
-        return None if units is None else self._needed(ix, units, [], HOST)
+        if units is not None and not (len(pods_of(units)) > 1 or any(u.is_below for u in units)):
+            return units
+        by_size = self._cleared(ix, is_by_size=True)
+        return min(
+            (each for each in (units, by_size) if each is not None), key=price_of, default=None
+        )
 
     def _cleared(self, ix: int, *, is_by_size: bool) -> list[Unit] | None:
-        """Units after which the pod fits: the cheapest first, or the largest."""
+        """Units after which the pod fits, none needlessly: the cheapest first, or the largest."""
         units: list[Unit] | None = []
         while units is not None and not self._has_cards(ix, self._left(ix, pods_of(units))):
             units = self._with_cheapest_card(ix, units, is_by_size=is_by_size)
         while units is not None and self._lacks(self._left(ix, pods_of(units))):
             units = self._with_cheapest(ix, HOST, units, is_by_size=is_by_size)
-        return units
+        return None if units is None else self._needed(ix, units, [], HOST)
 
     def _with_cheapest_card(
         self, ix: int, before: list[Unit], *, is_by_size: bool
