@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from extender.scenario.errors import ScenarioError
 from extender.scenario.model.jobs import Group, Job
 from extender.state.model import GroupView, TopologyRule
+from extender.state.trees import collapsed
 
 
 def tree_of(job: Job, where: str) -> GroupView:
@@ -24,7 +25,7 @@ def tree_of(job: Job, where: str) -> GroupView:
         if tree.children and task.group not in leaves:
             known = ", ".join(sorted(leaves))
             raise ScenarioError(f"{where}/{task.name}: group {task.group!r} is none of {known}")
-    return tree
+    return collapsed(tree)
 
 
 def is_plain(tree: GroupView) -> bool:

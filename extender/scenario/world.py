@@ -281,7 +281,7 @@ class World:
                     uid=id_,
                     namespace=job.namespace,
                     name=id_,
-                    group=task.group if made.tree.children else "",
+                    group=task.group,
                     order=task.order,
                     demand=demand,
                     priority=job.priority,

@@ -34,6 +34,18 @@ def tree_of(
     return _with_minimums("", children, (stated, spec.min_sub_group), rule)
 
 
+def collapsed(tree: GroupView) -> GroupView:
+    """The tree without its root where one group is all there is below it, unless both ask for
+    nearness: the group then has the larger of the two minimums."""
+    if len(tree.children) != 1:
+        return tree
+    (child,) = tree.children
+    if tree.topology is not None and child.topology is not None:
+        return tree
+    least = max(tree.min_member, child.min_member)
+    return collapsed(replace(child, min_member=least, topology=tree.topology or child.topology))
+
+
 def leaves_of(tree: GroupView) -> Iterable[str]:
     """Names of the groups that hold pods."""
     if not tree.children:

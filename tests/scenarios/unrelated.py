@@ -228,6 +228,18 @@ def beside_a_copy(case: Entry) -> Entry | None:
     return case
 
 
+def in_one_sub_group(case: Entry) -> Entry | None:
+    """Jobs without sub-groups have one, with the minimum of the job."""
+    plain = [job for job in _jobs(case) if not job["group"].get("children")]
+    for job in plain:
+        group, n_tasks = job["group"], sum(task["n"] for task in job["tasks"])
+        least = n_tasks if group.get("min") is None else group.pop("min")
+        group["children"] = [{"name": f"{ADDED}group", "min": least}]
+        for task in job["tasks"]:
+            task["group"] = f"{ADDED}group"
+    return case if plain else None
+
+
 def with_other_priorities(case: Entry) -> Entry:
     """Priorities of the same order, on the same side of 100."""
     holders = [*_jobs(case), *(each for step in case["steps"] for each in step["set"].values())]
@@ -277,6 +289,7 @@ CHANGES: Final[tuple[Change, ...]] = (
     with_whole_cards_in_megabytes,
     with_cards_by_claims,
     beside_a_copy,
+    in_one_sub_group,
     with_other_priorities,
     with_larger_weights,
 )

@@ -18,7 +18,7 @@ from extender.state.pods.facts import Labels, PodFacts, unix_s
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.topologies import Topologies
-from extender.state.trees import leaves_of, tree_of
+from extender.state.trees import collapsed, leaves_of, tree_of
 from extender.state.workloads.own_groups import is_for, repeats_pods
 
 #: Of several rows of an unbound pod, that of the highest rank counts.
@@ -97,7 +97,7 @@ class Assembly:
             kind=kind_of(facts),
             priority=self._priority_of(facts, group, project),
             is_preemptible=self._is_preemptible(facts, group, project),
-            min_member=tree.min_member if tree and tree.children else spec.min_member,
+            min_member=tree.min_member if tree else spec.min_member,
             pools=pools,
             created_at=_created_at(facts, group),
             pods=pods,
@@ -255,7 +255,7 @@ class Assembly:
         if strangers:
             detail = f"its pods name sub-groups that hold no pods: {', '.join(sorted(strangers))}"
             return Refused(Reason.INVALID_REQUEST, detail)
-        return tree
+        return collapsed(tree) if all(fact.sub_group for fact in facts) else tree
 
     def _rule_of(self, asked: TopologyConstraint | None) -> TopologyRule | Refused | None:
         return self._topologies.rule_of(asked) if asked else None

@@ -64,7 +64,7 @@ def test_a_group_that_states_no_minimum_needs_all_its_sub_groups() -> None:
 
 
 def test_a_tree_has_the_minimums_that_are_stated_at_every_level() -> None:
-    group = pod_group("g", 3).sub_group("replica", 2, min_sub_group=1)
+    group = pod_group("g", 3).sub_group("replica", 2, min_sub_group=1).sub_group("router", 0)
     group.sub_group("leader", parent="replica").sub_group("workers", 2, parent="replica")
     tree = view_of(state_of(group.build(), member(sub_group="leader").build())).tree
     assert tree is not None
@@ -108,9 +108,20 @@ def test_a_topology_need_not_be_named_where_only_one_has_the_level() -> None:
 def test_sub_groups_ask_for_nearness_of_their_own() -> None:
     near = TopologyConstraint(required_topology_level="rack")
     group = pod_group("g", 1).sub_group("workers", 2, topology_constraint=near).build()
-    tree = view_of(state_of(TREE, group, member(sub_group="workers").build())).tree
+    pods = [member("w", sub_group="workers").build(), member("driver").build()]
+    tree = view_of(state_of(TREE, group, *pods)).tree
     assert tree is not None
+    assert tree.topology is None
     assert tree.children[0].topology == TopologyRule("dc", "rack")
+
+
+def test_a_group_with_all_pods_in_one_sub_group_is_that_sub_group() -> None:
+    near = TopologyConstraint(required_topology_level="rack")
+    group = pod_group("g", 1).sub_group("workers", 2, topology_constraint=near).build()
+    view = view_of(state_of(TREE, group, member(sub_group="workers").build()))
+    rule = TopologyRule("dc", "rack")
+    assert view.tree == GroupView(name="workers", min_member=2, topology=rule)
+    assert view.min_member == 2
 
 
 @pytest.mark.parametrize(

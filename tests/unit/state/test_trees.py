@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.state.model import GroupView
-from extender.state.trees import is_satisfied
+from extender.state.model import GroupView, TopologyRule
+from extender.state.trees import collapsed, is_satisfied
 
 LEADER = GroupView(name="leader", min_member=1)
 WORKERS = GroupView(name="workers", min_member=2)
@@ -39,3 +39,20 @@ def test_pods_outside_every_group_count_for_the_tree_itself() -> None:
     tree = GroupView(name="", min_member=2, min_groups=1, children=(LEADER, WORKERS))
     assert is_satisfied(tree, ["leader", ""])
     assert not is_satisfied(tree, ["", ""])
+
+
+def test_a_group_with_one_group_below_it_is_that_group() -> None:
+    inner = GroupView(name="r0", min_member=2, min_groups=1, children=(WORKERS,))
+    assert collapsed(GroupView(name="", min_member=1, children=(inner,))) == WORKERS
+    larger = GroupView(name="", min_member=5, min_groups=1, children=(inner,))
+    assert collapsed(larger).min_member == 5
+    assert collapsed(BOTH) is BOTH
+
+
+def test_a_group_that_asks_for_nearness_keeps_a_single_group_that_asks_for_another() -> None:
+    zone, rack = (TopologyRule("t", required=level) for level in ("zone", "rack"))
+    near = GroupView(name="workers", min_member=2, topology=rack)
+    both = GroupView(name="", min_member=2, min_groups=1, topology=zone, children=(near,))
+    assert collapsed(both) is both
+    outer = GroupView(name="", min_member=2, min_groups=1, topology=zone, children=(WORKERS,))
+    assert collapsed(outer) == GroupView(name="workers", min_member=2, topology=zone)
