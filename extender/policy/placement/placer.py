@@ -122,10 +122,9 @@ class Placer:
     def nearness(self, workload: WorkloadView, chunk: Sequence[PodView]) -> GroupView | None:
         """The tree of groups by whose domains the chunk is placed; None if its pods may be
         anywhere."""
-        if has_topology(workload):
-            return workload.tree
-        label = self.pod_affinity.together(chunk)
-        return beside_one_another(workload, label) if label else None
+        if label := self.pod_affinity.together(chunk):
+            return beside_one_another(workload, label)
+        return workload.tree if has_topology(workload) else None
 
     def place_in(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL

@@ -330,9 +330,10 @@ def _fixed(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
 
 def beside_one_another(workload: WorkloadView, label: str) -> GroupView:
     """The workload's tree of groups, all of it in one domain of the label unless affinity to others
-    allows more."""
+    allows more; inside the domain of its topology, where it has one."""
     tree = workload.tree or GroupView(name="", min_member=workload.min_member)
-    return replace(tree, topology=TopologyRule(f"{_LABEL}{label}", required=label))
+    inside = replace(tree, topology=TopologyRule(f"{_LABEL}{label}", required=label))
+    return inside if tree.topology is None else replace(tree, children=(inside,))
 
 
 def required_rules(
