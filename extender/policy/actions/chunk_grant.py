@@ -62,8 +62,7 @@ def grant_chunk(
     # So much memory is more of a small card than of the largest.
     if amounts != need and (why := check(amounts)) is not None:
         session.sim.rollback(mark)
-        is_near = session.places.nearness(pending.workload, chunk) is not None
-        on_larger = None if is_near else _place_on_larger_cards(session, chunk, where, check)
+        on_larger = _place_on_larger_cards(session, pending, chunk, where, check)
         if on_larger is None:
             return why
         placed, amounts = on_larger, placed_amounts(on_larger)
@@ -89,6 +88,7 @@ def _may_start(session: Session, workload: WorkloadView, placed: Sequence[Placem
 
 def _place_on_larger_cards(
     session: Session,
+    pending: Pending,
     chunk: Sequence[PodView],
     where: tuple[str, Moment],
     check: Callable[[Amounts], Refused | None],
@@ -100,7 +100,7 @@ def _place_on_larger_cards(
     for least in sorted({card_mib[ix] for ix in ready})[1:]:
         large = NodeSet(f"{least} MiB", frozenset(ix for ix in ready if card_mib[ix] >= least))
         mark = sim.checkpoint()
-        placed = places.place_in(chunk, pool, moment, large)
+        placed = places.place_chunk(pending, pool, moment, chunk, large)
         if placed is None or check(placed_amounts(placed)) is None:
             return placed
         sim.rollback(mark)

@@ -82,7 +82,12 @@ class Placer:
     _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
 
     def place_chunk(
-        self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
+        self,
+        pending: Pending,
+        pool: str,
+        moment: Moment,
+        chunk: Sequence[PodView] | None = None,
+        frame: NodeSet = WHOLE_POOL,
     ) -> list[Placement] | None:
         """Hold a place for every pod of the chunk in the simulation, or for none and return None.
 
@@ -91,7 +96,9 @@ class Placer:
         pods = pending.chunk if chunk is None else chunk
         if (tree := self.nearness(pending.workload, pods)) is not None:
             free = FreeCapacity(self, moment)
-            return self.domains(pool, free, self.sim.table(moment)).run(pending, pods, tree)
+            return self.domains(pool, free, self.sim.table(moment)).run(pending, pods, tree, frame)
+        if frame is not WHOLE_POOL:
+            return self.place_in(pods, pool, moment, frame)
         shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
         if self._failed and self.has_failed(shapes, pool, moment):
             return None

@@ -107,10 +107,14 @@ class DomainSearch:
     _clipped: dict[tuple[NodeSet, NodeSet], NodeSet] = field(default_factory=dict)
 
     def run(
-        self, pending: Pending, chunk: Sequence[PodView], tree: GroupView
+        self,
+        pending: Pending,
+        chunk: Sequence[PodView],
+        tree: GroupView,
+        frame: NodeSet = WHOLE_POOL,
     ) -> list[Placement] | None:
-        """Places for the whole chunk by the groups of the tree, held by the placer, or None and
-        nothing held."""
+        """Places in the frame for the whole chunk by the groups of the tree, held by the placer, or
+        None and nothing held."""
         again = {pod.uid for pod in chunk}
         for pod in pending.live:
             if pod.uid in again:
@@ -119,7 +123,7 @@ class DomainSearch:
             ix = self.could.ix_of(pending.nodes.get(pod.uid) or pod.node)
             if ix is not None:
                 self.held_by_leaf.setdefault(pod.group, []).append(ix)
-        return self._place_group(tree, chunk, WHOLE_POOL)
+        return self._place_group(tree, chunk, frame)
 
     def roomiest(self, shape: Shape, rule: TopologyRule) -> int | None:
         """How many pods of the shape the roomiest domain of the required level takes, if any."""
