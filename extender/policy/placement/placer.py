@@ -79,6 +79,7 @@ class Placer:
     fragmentation: Fragmentation
     _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
+    _is_packing: bool = False
     _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
 
     def place_chunk(
@@ -136,7 +137,18 @@ class Placer:
     def place_in(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> list[Placement] | None:
-        """Hold a place within the frame for every pod, or for none and return None."""
+        """Hold a place within the frame for every pod, or for none and return None. Pods of several
+        shapes are packed where the pool's placement has no place for all of them."""
+        placed = self._place_in_order(pods, pool, moment, frame)
+        if placed is None and not self._is_packed(pods, pool) and len(shapes_of(pods)) > 1:
+            self._is_packing = True
+            placed = self._place_in_order(pods, pool, moment, frame)
+            self._is_packing = False
+        return placed
+
+    def _place_in_order(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
+    ) -> list[Placement] | None:
         mark = self.sim.checkpoint()
         for in_order in self.orders(pods, pool):
             placed: list[Placement] = []
@@ -330,15 +342,21 @@ class Placer:
     def _is_fgd(self, pod: PodView, pool: str) -> bool:
         view, demand = self.pools[pool], pod.demand
         placement = view.gpu_placement if demand.wants_gpu else view.cpu_placement
-        return placement == "fgd" and not demand.counted
+        return placement == "fgd" and not demand.counted and not self._is_packing
 
     def _may_go_in_bulk(self, pods: Sequence[PodView]) -> bool:
         """Whether pods of one shape may be placed without a look at pod affinity."""
         return not pods[0].demand.counted and not self.pod_affinity.concerns(pods)
 
+    def _is_packed(self, pods: Iterable[PodView], pool: str) -> bool:
+        return all(
+            self._rule(pod, pool) == kernel.BINPACK and not self._is_fgd(pod, pool) for pod in pods
+        )
+
     def _rule(self, pod: PodView, pool: str) -> int:
         view = self.pools[pool]
-        return _RULES[view.gpu_placement if pod.demand.is_gpu_work else view.cpu_placement]
+        rule = view.gpu_placement if pod.demand.is_gpu_work else view.cpu_placement
+        return kernel.BINPACK if self._is_packing else _RULES[rule]
 
     def _remember(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
         # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.
