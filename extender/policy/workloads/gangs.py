@@ -91,10 +91,12 @@ def _other_fills(
     by_number = (combinations(kinds, n) for n in range(1, len(kinds) + 1))
     for left_out in islice(chain.from_iterable(by_number), _MOST_LEFT_OUT):
         root = _read(workload, live, waiting)
-        for group in list(root.optional()):
-            if group.kind() in left_out:
-                group.leave_out()
-        if root.can_fill() and (needed := root.fill()):
+        leaving = [group for group in root.optional() if group.kind() in left_out]
+        around = [group.parent for group in leaving if group.parent and group.parent.can_fill()]
+        for group in leaving:
+            group.leave_out()
+        # A group that cannot start without them is left out as a whole, in its own turn.
+        if all(group.can_fill() for group in (root, *around)) and (needed := root.fill()):
             yield needed
 
 
