@@ -26,5 +26,5 @@ cdef class Capacity:
     cdef int n_free_cards(self) noexcept nogil
     cdef bint has_cards(self) noexcept nogil
     cdef bint has_host(self) noexcept nogil
-    cdef bint helps(self, int p, int card) noexcept nogil
+    cdef int part(self, int p, int card) noexcept nogil
     cdef int n_fitting(self, int most) noexcept nogil

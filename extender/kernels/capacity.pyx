@@ -6,6 +6,11 @@ from array import array
 from extender.kernels.cards cimport card_need, cards_fit, cards_room
 
 
+cdef inline int thousandths(long long held, long long lack) noexcept nogil:
+    """The part of `lack`, which is above 0, that is held, in thousandths rounded up."""
+    return <int>((min(held, lack) * 1000 + lack - 1) // lack)
+
+
 cdef class Capacity:
     """What one node has free while some of its pods are gone, and whether the new pod fits."""
 
@@ -70,24 +75,32 @@ cdef class Capacity:
             and (self.memory == 0 or self.left_memory >= self.memory)
         )
 
-    cdef bint helps(self, int p, int card) noexcept nogil:
-        """Whether the pod holds any of the card, or (-1) of what the host lacks."""
-        cdef int at
+    cdef int part(self, int p, int card) noexcept nogil:
+        """How much of what the card lacks, or (-1) of all that the host lacks, the pod holds, in
+        thousandths rounded up."""
+        cdef int at, n = 0
+        cdef long long total = 0
         if card >= 0:
             for at in range(self.card_start[p], self.card_start[p + 1]):
-                if self.card_ix[at] == card and self.card_milli[at] > 0:
-                    return True
-            return False
+                if self.card_ix[at] == card:
+                    total += self.card_milli[at]
+            return thousandths(total, self.need - self.card_free[card])
         for at in range(self.n_counted):
-            if self.left_counted[at] < self.counted_need[at] and (
-                self.counted_held[p * self.n_counted + at] > 0
-            ):
-                return True
-        return (
-            self.left_slots < 1
-            or (0 < self.cpu > self.left_cpu and self.amounts[3 * p + 1] > 0)
-            or (0 < self.memory > self.left_memory and self.amounts[3 * p + 2] > 0)
-        )
+            if self.left_counted[at] < self.counted_need[at]:
+                n += 1
+                total += thousandths(
+                    self.counted_held[p * self.n_counted + at],
+                    self.counted_need[at] - self.left_counted[at],
+                )
+        if self.left_slots < 1:
+            n, total = n + 1, total + thousandths(1, 1 - self.left_slots)
+        if 0 < self.cpu > self.left_cpu:
+            n += 1
+            total += thousandths(self.amounts[3 * p + 1], self.cpu - self.left_cpu)
+        if 0 < self.memory > self.left_memory:
+            n += 1
+            total += thousandths(self.amounts[3 * p + 2], self.memory - self.left_memory)
+        return <int>((total + n - 1) // n)
 
     cdef int n_fitting(self, int most) noexcept nogil:
         """How many such pods fit, at most `most`."""

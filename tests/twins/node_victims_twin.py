@@ -49,9 +49,16 @@ class Unit:
     turn: int
 
 
-def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1) -> Price:
+def price_of(
+    units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1, part: int = 1000
+) -> Price:
     """What the units cost together, packed as `costs.pxd` says; what is lost is divided by the
-    cards that come free. `n_pods` replaces their number of pods."""
+    cards that come free, or by the `part` of what lacks, in thousandths. `n_pods` replaces their
+    number of pods."""
+    part = min(part, 1000)
+
+    def scaled(lost: int) -> int:
+        return min(lost * 1000 // part // n_cards, 2**52 - 1)
 
     def most(figures: list[int], limit: int) -> int:
         return min(max([0, *figures]), limit)
@@ -62,9 +69,9 @@ def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1)
     high = high << 7 | most([unit.rank for unit in stops], 2**7 - 1)
     high = high << 1 | any(unit.is_below for unit in units)
     high = high << 1 | any(unit.kind == WHOLE_WORKLOAD for unit in units)
-    high = high << 52 | min(sum(unit.lost for unit in units) // n_cards, 2**52 - 1)
+    high = high << 52 | scaled(sum(unit.lost for unit in units))
     moved = most([unit.rank for unit in moves], 2**7 - 1)
-    moved = moved << 52 | min(sum(unit.moved for unit in units) // n_cards, 2**52 - 1)
+    moved = moved << 52 | scaled(sum(unit.moved for unit in units))
     low = min(len(pods_of(units)) if n_pods is None else n_pods, 2**8 - 1)
     low = low << 33 | most([unit.age for unit in units], 2**33 - 1)
     return high, moved, low << 7 | most([unit.turn for unit in units], 2**7 - 1)
@@ -174,16 +181,42 @@ class NodeVictims:
     def _with_cheapest(
         self, ix: int, card: int, before: list[Unit], *, is_by_size: bool
     ) -> list[Unit] | None:
-        """With the cheapest unit that holds any of the card, or of what the host lacks."""
-        short, gone = self._lacks(self._left(ix, pods_of(before))), pods_of(before)
+        """With the unit of which as many as fill the lack of the card, or of the host, cost
+        least."""
+        gone = pods_of(before)
+        lack = self._lack(ix, card, self._left(ix, gone))
         options = []
         for p in self._pods_on(ix):
-            helps = self._gives(p, short) if card == HOST else self._held(p, card) > 0
-            unit = self._unit(ix, p, before) if helps and p not in gone else None
+            helps = p not in gone and self._part(p, card, lack) > 0
+            unit = self._unit(ix, p, before) if helps else None
             if unit is not None:
                 size = self.pods.amounts[3 * p] * is_by_size
-                options.append((-size, price_of([unit], n_pods=1), p, unit))
+                part = sum(self._part(each, card, lack) for each in unit.pods)
+                price = price_of([unit], n_pods=-(-1000 // min(part, 1000)), part=part)
+                options.append((-size, price, p, unit))
         return [*before, min(options)[3]] if options else None
+
+    def _lack(self, ix: int, card: int, left: Left) -> dict[str, int]:
+        """How much the card, or the host, lacks of what."""
+        if card != HOST:
+            return {"card": self._need(ix) - left.cards[card]}
+        amounts = {
+            "slots": 1 - left.slots,
+            "cpu": self.demand.cpu_milli - left.cpu,
+            "memory": self.demand.memory_mib - left.memory,
+        }
+        for kind, need in enumerate(self.counted_need):
+            amounts[str(kind)] = need - left.counted[kind]
+        return {name: amounts[name] for name in self._lacks(left)}
+
+    def _part(self, p: int, card: int, lack: dict[str, int]) -> int:
+        """How much of it the pod holds, in thousandths rounded up."""
+        n, amounts = len(self.counted_need), self.pods.amounts
+        held = {"slots": 1, "cpu": amounts[3 * p + 1], "memory": amounts[3 * p + 2]}
+        held |= {str(kind): self.counted_held[p * n + kind] for kind in range(n)}
+        held["card"] = 0 if card == HOST else self._held(p, card)
+        parts = [-(-min(held[name], much) * 1000 // much) for name, much in lack.items()]
+        return -(-sum(parts) // len(parts))
 
     def _needed(self, ix: int, units: list[Unit], before: Sequence[Unit], card: int) -> list[Unit]:
         """Those before, and those of the others that cannot stay, the most expensive asked
@@ -347,11 +380,3 @@ class NodeVictims:
         for kind, need in enumerate(self.counted_need):
             short[str(kind)] = left.counted[kind] < count * need
         return {name for name, is_short in short.items() if is_short}
-
-    def _gives(self, p: int, short: Collection[str]) -> bool:
-        """Whether the pod holds any of what is short."""
-        n = len(self.counted_need)
-        gives = {str(kind) for kind in range(n) if self.counted_held[p * n + kind] > 0} | {"slots"}
-        gives |= {"cpu"} if self.pods.amounts[3 * p + 1] > 0 else set()
-        gives |= {"memory"} if self.pods.amounts[3 * p + 2] > 0 else set()
-        return not gives.isdisjoint(short)
