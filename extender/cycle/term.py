@@ -19,6 +19,7 @@ from extender.cycle.decision import timed_decision
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.evictions.unledgered import UnledgeredKeeper
 from extender.cycle.keepers.inventory import InventoryKeeper
+from extender.cycle.keepers.job_sizes import JobReader
 from extender.cycle.keepers.provisioning import ProvisioningKeeper
 from extender.cycle.keepers.ungated import UngatedPods
 from extender.cycle.keepers.volumes import VolumeReader
@@ -83,6 +84,7 @@ class Term:
         ledger = Ledger(client, state.gpu_node)
         self._committer = Committer(state, ledger, self._releaser, self._evictor)
         self._volumes = VolumeReader(client, state)
+        self._jobs = JobReader(client, state)
         self._past_use = PastUseKeeper(state)
         self._books = UsageBooks(client, replica.meter, replica.options.usage_period_s)
         reporter = Reporter(client, state, replica.recorder, self._past_use, self._books.month_used)
@@ -171,6 +173,7 @@ class Term:
             await self._inventory.keep()
             await self._replica.namespaces.keep(self._replica.client, self._state.listed_namespaces)
             await self._volumes.keep()
+            await self._jobs.keep()
             await self._unledgered.keep()
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())

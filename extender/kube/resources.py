@@ -9,6 +9,7 @@ import msgspec
 
 from extender.api import names
 from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
+from extender.api.jobs import Job
 from extender.api.kinds import (
     GpuDepartment,
     GpuNode,
@@ -111,6 +112,7 @@ RESOURCE_CLAIMS = Resource(ResourceClaim, DRA_PATH, "resourceclaims")
 PROVISIONING_REQUESTS = Resource(
     ProvisioningRequest, "/apis/autoscaling.x-k8s.io/v1", "provisioningrequests"
 )
+JOBS = Resource(Job, "/apis/batch/v1", "jobs")
 POD_TEMPLATES = Resource(PodTemplate, _CORE, "podtemplates")
 DEPARTMENTS = Resource(GpuDepartment, _OURS, "gpudepartments", is_namespaced=False)
 PROJECTS = Resource(GpuProject, _OURS, "gpuprojects", is_namespaced=False)

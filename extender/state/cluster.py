@@ -48,6 +48,7 @@ from extender.state.workloads.assembly import Assembly
 from extender.state.workloads.collection import Unfinished, Workloads
 from extender.state.workloads.imagined import Wanted, imagine
 from extender.state.workloads.own_groups import repeats_pods
+from extender.state.workloads.stated import ShortJob
 
 
 class ClusterState:
@@ -169,6 +170,13 @@ class ClusterState:
         if before != view:
             for uid in self._pods.users_of(namespace, claim):
                 self._workloads.touch_pod(uid)
+
+    def set_job_size(self, job: ShortJob, n_pods: int | None) -> None:
+        """How many pods the Job of a gang runs at once; None: as its pods say.
+
+        Jobs are not watched: the controller reads those that `short_jobs` names.
+        """
+        self._workloads.set_job_size(job, n_pods)
 
     # -- what decisions read -----------------------------------------------------------------
 
@@ -351,6 +359,10 @@ class ClusterState:
         here = (each for each in running if table.pool_of(each.node) in emptied)
         found = chain(self._pods.claimants(), here)
         return {(each.namespace, claim) for each in found for claim in each.claims}
+
+    def short_jobs(self) -> set[ShortJob]:
+        """Jobs of gangs that have fewer pods than these say."""
+        return self._workloads.short_jobs()
 
     def released_without_row(self) -> list[PodView]:
         """Unbound pods without our gate and without a row: as they are, nothing will bind them."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from extender.api.events import Event
+from extender.cycle.keepers.job_sizes import JobReader
 from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
 from extender.http.app import build_observation_app
@@ -48,8 +49,8 @@ QUICK_S: Final = 0.2
 #: a core at most.
 REST_S: Final = 5.0
 REST_TIMES: Final = 4.0
-#: The rest between two looks at which claims of waiting pods are to be read.
-CLAIMS_S: Final = 1.0
+#: The rest between two looks at which claims of waiting pods and Jobs are to be read.
+UNWATCHED_S: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -83,6 +84,7 @@ class View:
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
         self._volumes = VolumeReader(client, self.state)
+        self._jobs = JobReader(client, self.state)
         self._newest = 0
         self._last: _Taken | None = None
         self._ahead: _Taken | None = None
@@ -137,11 +139,13 @@ class View:
         await self._volumes.keep()
         await self.decide_ahead()
 
-    async def read_claims(self) -> None:
-        """Read the claims of pods that wait until cancelled; they are not watched."""
+    async def read_unwatched(self) -> None:
+        """Read the claims of pods that wait, and the Jobs of gangs that are short of pods, until
+        cancelled; they are not watched."""
         while True:
             await self._volumes.keep()
-            await asyncio.sleep(CLAIMS_S)
+            await self._jobs.keep()
+            await asyncio.sleep(UNWATCHED_S)
 
     async def run(self) -> None:
         """Decide ahead until cancelled."""
@@ -217,5 +221,5 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             tasks.create_task(listener.run())
             tasks.create_task(follow_ca(client, ca))
             tasks.create_task(view.run())
-            tasks.create_task(view.read_claims())
+            tasks.create_task(view.read_unwatched())
             tasks.create_task(forecaster.run())

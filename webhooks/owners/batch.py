@@ -8,17 +8,16 @@ recreated pod does not wait for them.
 Source: kubernetes/api batch/v1 JobSpec; labels of KEP-2214 and KEP-4017.
 """
 
-import re
 from typing import Final
 
 from msgspec import Struct, field
 
+from extender.api.jobs import count_indexes, pods_at_once
 from extender.api.objects import ObjectMeta
 from webhooks.owners.origin import Owner, OwnerShape, Role, Template
 
 #: On the pods of an Indexed Job: as a label since 1.28, before as an annotation only.
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-_SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
 class JobSpec(Struct, rename="camel"):
@@ -59,17 +58,6 @@ def shape(job: Job) -> OwnerShape | None:
 def shape_of_named(job: Job) -> OwnerShape:
     """The gang of a Job with a group but no stated size: all pods that run at once."""
     spec = job.spec
-    at_once = (
-        spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
-    )
-    n_possible = at_once
-    if spec.completion_mode == "Indexed" and spec.completions is not None:
-        n_left = spec.completions - count_indexes(job.status.failed_indexes)
-        n_possible = min(at_once, n_left)
+    n_failed = count_indexes(job.status.failed_indexes) if spec.completion_mode == "Indexed" else 0
+    n_possible = pods_at_once(spec.parallelism, spec.completions, n_failed)
     return OwnerShape([Role("", n_possible, spec.template)])
-
-
-def count_indexes(text: str) -> int:
-    """How many indices a text such as "1,3-5" lists; what is none counts 0."""
-    found = filter(None, map(_SPAN.fullmatch, text.split(",")))
-    return sum(max(0, int(span[2] or span[1]) - int(span[1]) + 1) for span in found)

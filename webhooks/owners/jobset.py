@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from extender.api.jobs import pods_at_once
 from extender.api.objects import ObjectMeta
 from webhooks.owners.batch import JobSpec
 from webhooks.owners.origin import Owner, OwnerShape, Role
@@ -82,4 +83,4 @@ def shape(job_set: JobSet) -> OwnerShape:
 
 
 def _at_once(spec: JobSpec) -> int:
-    return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+    return pods_at_once(spec.parallelism, spec.completions)

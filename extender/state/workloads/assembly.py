@@ -6,9 +6,8 @@ from typing import Final
 from msgspec import structs
 
 from extender.api import names
-from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
+from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, TopologyConstraint
 from extender.api.reasons import Reason, Refused
-from extender.api.workload import SubGroups
 from extender.state.budgets import BudgetIndex
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
@@ -19,7 +18,8 @@ from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.topologies import Topologies
 from extender.state.trees import collapsed, leaves_of, tree_of
-from extender.state.workloads.own_groups import is_for, repeats_pods
+from extender.state.workloads.own_groups import is_for
+from extender.state.workloads.stated import spec_of
 
 #: Of several rows of an unbound pod, that of the highest rank counts.
 RANK: Final = {"nominated": 0, "reserved": 1, "bound": 2}
@@ -45,6 +45,7 @@ class Assembly:
         self._topologies = topologies
         self.volumes: dict[str, VolumeView] = {}
         self.denials: dict[str, Denial] = {}
+        self.job_sizes: dict[str, int] = {}
         self._budgets = budgets
         self.class_values: dict[str, int | None] = dict(names.CLASS_VALUES)
 
@@ -82,7 +83,7 @@ class Assembly:
         """The view of the workload with this key; `facts` and `pods` are in the same order."""
         first = facts[0]
         project, pools, problem = self._rights_of(facts, group)
-        spec = _spec_of(facts, group)
+        spec = spec_of(facts, group, self.job_sizes)
         tree = self._tree_of(facts, spec)
         if isinstance(tree, Refused):
             problem, tree = problem or tree, None
@@ -311,41 +312,6 @@ def kind_of(facts: Listed) -> str:
 
 def _waits(facts: PodFacts) -> bool:
     return not facts.node and not facts.is_terminating
-
-
-def _spec_of(facts: Listed, group: GpuPodGroup | None) -> GpuPodGroupSpec:
-    """What is stated of the group: by its GpuPodGroup first, else by its youngest pods.
-
-    Pods that were made before their owner was scaled carry an older number. Sub-groups that pods
-    state are all needed; a GpuPodGroup that asks for fewer pods than these is taken at its word.
-    """
-    if not facts[0].group:
-        return GpuPodGroupSpec()
-    spec = group.spec if group else GpuPodGroupSpec()
-    if group is None or repeats_pods(group):
-        spec = structs.replace(spec, min_member=_stated_minimum(facts))
-    stated = () if spec.sub_groups else _stated_sub_groups(facts)
-    if not stated or 1 < spec.min_member < sum(n_pods for _, n_pods in stated):
-        return spec
-    sub_groups = [SubGroup(name=name, min_member=n_pods) for name, n_pods in stated]
-    return structs.replace(spec, sub_groups=sub_groups, min_sub_group=len(sub_groups))
-
-
-def _stated_minimum(facts: Listed) -> int:
-    """The number of the youngest pod that states one; the largest where several are as young."""
-    stated = ((fact.created_at, fact.min_member) for fact in facts if fact.min_member)
-    return max(stated, default=(0, 1))[1]
-
-
-def _stated_sub_groups(facts: Listed) -> SubGroups:
-    """Those of the youngest pod that states any; the most pods where several are as young."""
-    stated = (fact for fact in facts if fact.sub_groups)
-    youngest = max(
-        stated,
-        key=lambda fact: (fact.created_at, sum(n for _, n in fact.sub_groups), fact.sub_groups),
-        default=None,
-    )
-    return youngest.sub_groups if youngest else ()
 
 
 def _refusal_of(facts: Listed) -> Refused | None:

@@ -21,6 +21,7 @@ from extender.state.workloads.finished import Finished
 from extender.state.workloads.members import Members, workload_key
 from extender.state.workloads.own_groups import repeats_pods
 from extender.state.workloads.staleness import Gangs
+from extender.state.workloads.stated import ShortJob, short_job
 from extender.state.workloads.successors import suits
 
 
@@ -54,6 +55,7 @@ class Workloads:
         self._pods: dict[str, PodView] = {}
         self._selectors: dict[str, Mapping[str, str]] = {}
         self._unfinished: dict[str, Unfinished] = {}
+        self._short: dict[str, ShortJob] = {}
         self._tally = Tally()
         self._n_reshaped = 0
         self._n_changes = 0
@@ -143,6 +145,15 @@ class Workloads:
         if self._assembly.set_class_value(name, value):
             self.touch_all()
 
+    def set_job_size(self, job: ShortJob, n_pods: int | None) -> None:
+        """Take how many pods the Job runs at once; None: as its pods say."""
+        sizes = self._assembly.job_sizes
+        before = sizes.pop(job.uid, None)
+        if n_pods is not None:
+            sizes[job.uid] = n_pods
+        if before != n_pods:
+            self._dirty.add(job.key)
+
     def touch_all(self) -> None:
         """Something changed that all views are made of: node pools, topologies, asked labels."""
         self.touch_namespaces(self._members.by_namespace)
@@ -219,6 +230,11 @@ class Workloads:
         self._refresh()
         return [self._unfinished[key] for key in sorted(self._unfinished)]
 
+    def short_jobs(self) -> set[ShortJob]:
+        """Jobs of gangs that have fewer pods than these say."""
+        self._refresh()
+        return set(self._short.values())
+
     def place_of(self, uid: str) -> tuple[str, Row | None]:
         """Where the pod is or is meant to be, and the row that says so ("" and None: nowhere)."""
         return self._assembly.place_of(self.facts[uid])
@@ -251,6 +267,7 @@ class Workloads:
 
     def _make(self, key: str) -> None:
         self._unfinished.pop(key, None)
+        self._short.pop(key, None)
         uids = self._members.of.get(key)
         if not uids:
             self._shared = None
@@ -267,6 +284,8 @@ class Workloads:
             pods = tuple(map(held, pods))
         view = self._assembly.workload(key, facts, group, pods)
         succeeded = self._finished.count(key, facts) if view.is_group else None
+        if job := short_job(key, facts, group, succeeded.total() if succeeded else 0):
+            self._short[key] = job
         if succeeded:
             view = without_succeeded(view, succeeded)
         since = self.gangs.judge(view, is_ending=bool(succeeded))

@@ -1,6 +1,7 @@
 """Stock Jobs, everything running: an eviction by Ballast does not make them fail."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ N_PODS = NODES * CARDS
 #: Each project has half of the cards as quota. All at once: after a pod of a Job has ended early,
 #: the Job controller waits before it makes another, twice as long for each (10 s to 10 min).
 RECLAIMED = N_PODS // 2
+#: Seconds for which the gang of these tests may run below its minimum.
+GRACE_S = 15
 
 
 @pytest.fixture
@@ -103,3 +106,45 @@ async def test_stock_job_without_the_webhook_dies_of_them(scene: Scene) -> None:
     await reclaim_twelve(scene)
     await scene.until(lambda: bool(_failed_because(scene)), "the Job to fail")
     assert _failed_because(scene) == "BackoffLimitExceeded"
+
+
+def _indexed(name: str, n_pods: int) -> dict[str, Any]:
+    """A Job whose pods all run at once, each with an index: a gang."""
+    job = stock_job()
+    job["metadata"]["name"] = name
+    job["spec"] |= _size(n_pods) | {"completionMode": "Indexed"}
+    return job
+
+
+def _size(n_pods: int) -> dict[str, int]:
+    return {"parallelism": n_pods, "completions": n_pods}
+
+
+def _scale(scene: Scene, name: str, n_pods: int) -> None:
+    patch = json.dumps({"spec": _size(n_pods)})
+    scene.cluster.kubectl("patch", "job", name, "-n", "team-a", "--type=merge", "-p", patch)
+
+
+@pytest.mark.parametrize("scene", [("pods.ballast.dev",)], indirect=True)
+async def test_a_gang_follows_its_indexed_job(scene: Scene) -> None:
+    await scene.until(lambda: is_admitting(scene.admin, "team-a"), "a pod with the gate")
+    scene.admin.post(JOBS, _indexed("runs", 4))
+    await scene.until_bound("team-a", 4)
+    scene.admin.post(JOBS, _indexed("waits", N_PODS))
+    first = (await scene.look("team-a")).bound
+    grace = json.dumps({"spec": {"stalenessGraceSeconds": GRACE_S}})
+    scene.cluster.kubectl(
+        "patch", "gpupodgroup", "job-runs", "-n", "team-a", "--type=merge", "-p", grace
+    )
+
+    _scale(scene, "runs", 3)
+    await scene.until_bound("team-a", 3)
+    _scale(scene, "waits", 2)
+    await scene.until_bound("team-a", 5)
+    await asyncio.sleep(GRACE_S)
+    _scale(scene, "runs", N_PODS)
+    await scene.until_bound("team-a", N_PODS)
+    await asyncio.sleep(GRACE_S)
+
+    assert len(first & (await scene.look("team-a")).bound) == 3
+    assert {reason for reason, _ in scene.events("team-a")}.isdisjoint({"GangStale"})

@@ -15,7 +15,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, WorkloadView
 from extender.state.trees import without_succeeded
 from extender.state.workloads import finished
-from tests.support.builders import PodBuilder, pod, pod_group, project
+from tests.support.builders import PodBuilder, node, pod, pod_group, project
 
 
 def state_of(*objects: Any) -> ClusterState:
@@ -239,3 +239,66 @@ def test_number_of_a_pod_group_that_repeats_its_pods_is_theirs_until_somebody_ch
     assert view_of(state).min_member == 3
     state.apply(Upserted(pod_group("g", 3).notes(said | {"ballast.dev/min-member": "3"}).build()))
     assert view_of(state).min_member == 2
+
+
+def test_a_gang_that_runs_may_go_on_with_its_size_when_its_owner_asks_for_more() -> None:
+    runs = [member(name, 2).created(10).bound("n1").build() for name in "ab"]
+    more = [member("c", 4).created(20).bound("n1").build(), member("d", 4).created(20).build()]
+    state = state_of(node("n1").build(), *runs, *more)
+    state.snapshot(0)
+    assert (view_of(state).min_member, view_of(state).stale_since) == (2, None)
+    assert starts(view_of(state)) == ["d"]
+
+
+def test_a_gang_whose_pods_all_leave_comes_back_in_its_new_size() -> None:
+    leave = [member(name, 2).created(10).bound("n1").terminating().build() for name in "ab"]
+    new = [member(name, 4).created(20).build() for name in "cd"]
+    assert view_of(state_of(*leave, *new)).min_member == 4
+
+
+# -- what a Job is known to run at once --------------------------------------------------------
+
+
+def of_job(name: str, min_member: int = 4) -> PodBuilder:
+    return member(name, min_member).made_by("job-1")
+
+
+def test_a_gang_that_lacks_a_pod_is_as_large_as_its_job() -> None:
+    state = state_of(*(of_job(name).bound("n1").build() for name in "abc"))
+    (job,) = state.short_jobs()
+    assert (job.namespace, job.name) == ("team-a", "job")
+    state.snapshot(7)
+    assert (view_of(state).min_member, view_of(state).stale_since) == (4, 7)
+    state.set_job_size(job, 3)
+    assert (view_of(state).min_member, view_of(state).stale_since) == (3, None)
+    state.set_job_size(job, None)
+    assert view_of(state).min_member == 4
+
+
+def test_a_job_that_asks_for_more_or_for_nothing_leaves_a_minimum() -> None:
+    state = state_of(of_job("a").build())
+    (job,) = state.short_jobs()
+    state.set_job_size(job, 9)
+    assert view_of(state).min_member == 4
+    state.set_job_size(job, 0)
+    assert view_of(state).min_member == 1
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_pod_that_leaves_is_one_less(leaves: bool) -> None:
+    last = of_job("d").bound("n1")
+    last = last.terminating() if leaves else last
+    state = state_of(*(of_job(name).bound("n1").build() for name in "abc"), last.build())
+    assert len(state.short_jobs()) == leaves
+
+
+def test_a_pod_that_has_succeeded_is_not_one_less() -> None:
+    live = [of_job(name).bound("n1").build() for name in "abc"]
+    assert not state_of(*live, of_job("d").bound("n1").ended().build()).short_jobs()
+
+
+def test_pods_of_other_owners_and_groups_of_people_have_no_job() -> None:
+    assert not state_of(of_job("a").build(), member("b").made_by("job-2").build()).short_jobs()
+    assert not state_of(of_job("a").build(), member("b").build()).short_jobs()
+    assert not state_of(pod_group("g", 4).build(), of_job("a").build()).short_jobs()
+    assert not state_of(pod("alone").needs(1000).made_by("job-1").build()).short_jobs()

@@ -1,0 +1,56 @@
+"""Jobs of Kubernetes (batch/v1), as far as the number of their pods goes.
+
+Source: kubernetes/api batch/v1 JobSpec; KEP-3715 (elastic Indexed Jobs).
+"""
+
+import re
+from typing import Final
+
+from msgspec import Struct, field
+
+from extender.api.objects import ObjectMeta, PodSpec
+
+_SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+
+
+class JobTemplate(Struct):
+    """What its pods are made from."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: PodSpec = field(default_factory=PodSpec)
+
+
+class JobSpec(Struct, rename="camel", kw_only=True):
+    """How many pods a Job has in all, and at once."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    template: JobTemplate = field(default_factory=JobTemplate)
+
+
+class JobStatus(Struct, rename="camel"):
+    """Indices that have failed for good get no more pods."""
+
+    failed_indexes: str = ""
+
+
+class Job(Struct, rename="camel", kw_only=True):
+    """A Job."""
+
+    metadata: ObjectMeta
+    spec: JobSpec = field(default_factory=JobSpec)
+    status: JobStatus = field(default_factory=JobStatus)
+
+
+def pods_at_once(parallelism: int, completions: int | None, n_failed_indexes: int = 0) -> int:
+    """How many pods a Job runs at once; only an Indexed Job has indices that failed."""
+    if completions is None:
+        return parallelism
+    return min(parallelism, completions - n_failed_indexes)
+
+
+def count_indexes(text: str) -> int:
+    """How many indices a text such as "1,3-5" lists; what is none counts 0."""
+    found = filter(None, map(_SPAN.fullmatch, text.split(",")))
+    return sum(max(0, int(span[2] or span[1]) - int(span[1]) + 1) for span in found)

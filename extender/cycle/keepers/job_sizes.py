@@ -1,0 +1,91 @@
+"""Reads the Jobs of gangs that have fewer pods than their pods say: a Job that was scaled down, or
+of which an index has failed for good, makes no more of them.
+
+A Job is read by name once its gang has been short for some seconds, and again from time to time:
+watching all Jobs of a cluster would cost more than the few that are short of pods.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from extender.api.jobs import Job, JobTemplate, count_indexes, pods_at_once
+from extender.api.units import UnitError
+from extender.api.workload import read_min_member
+from extender.kube.client import Client
+from extender.kube.errors import KubeError, NotFound, NotLeading
+from extender.kube.resources import JOBS
+from extender.state.cluster import ClusterState
+from extender.state.workloads.stated import ShortJob
+
+#: Seconds for which a gang is short before its Job is read: its pods come one after the other.
+_FIRST_S: Final = 5.0
+#: Seconds after which the Job is read again.
+_AGAIN_S: Final = 10.0
+#: Jobs read again in a second: with more of them each is read less often.
+_READS_A_SECOND: Final = 5
+#: Jobs read in one pass; the others wait for the next.
+_READS_A_PASS: Final = 16
+
+log = structlog.get_logger(__name__)
+
+
+class JobReader:
+    """Keeps what the model knows of how many pods Jobs run at once."""
+
+    def __init__(self, client: Client, state: ClusterState) -> None:
+        self._client = client
+        self._state = state
+        self._due: dict[ShortJob, float] = {}
+
+    async def keep(self) -> None:
+        """Read what is due, the longest due first; forget the others' sizes."""
+        now = asyncio.get_running_loop().time()
+        short = self._state.short_jobs()
+        for job in self._due.keys() - short:
+            del self._due[job]
+            self._state.set_job_size(job, None)
+        for job in short - self._due.keys():
+            self._due[job] = now + _FIRST_S
+        due = sorted((at, job.key) for job, at in self._due.items() if at <= now)
+        first = {key for _, key in due[:_READS_A_PASS]}
+        async with asyncio.TaskGroup() as tasks:
+            for job in [job for job in self._due if job.key in first]:
+                tasks.create_task(self._read(job, now))
+
+    async def _read(self, job: ShortJob, now: float) -> None:
+        self._due[job] = now + max(_AGAIN_S, len(self._due) / _READS_A_SECOND)
+        try:
+            found = await self._client.get(JOBS, job.name, job.namespace)
+        except NotLeading:
+            raise
+        except NotFound:
+            self._state.set_job_size(job, None)
+        except KubeError as error:
+            log.warning("Job not read", job=f"{job.namespace}/{job.name}", error=str(error))
+        else:
+            n_pods = size_of(found) if found.metadata.uid == job.uid else None
+            self._state.set_job_size(job, n_pods)
+
+
+def size_of(job: Job) -> int | None:
+    """How many pods the Job runs at once; None where its gang has its size from somewhere else.
+
+    That is from an owner above the Job, from a PodGroup, or from what the author wrote on its pods.
+    """
+    above, spec, template = job.metadata.controller, job.spec, job.spec.template
+    is_below_another = above is not None and above.kind != "CronJob"
+    if is_below_another or template.spec.scheduling_group is not None or _is_stated(template):
+        return None
+    is_indexed = spec.completion_mode == "Indexed"
+    n_failed = count_indexes(job.status.failed_indexes) if is_indexed else 0
+    return pods_at_once(spec.parallelism, spec.completions, n_failed)
+
+
+def _is_stated(template: JobTemplate) -> bool:
+    meta = template.metadata
+    try:
+        return read_min_member(meta.annotations, meta.labels) > 0
+    except UnitError:
+        return True

@@ -1,0 +1,97 @@
+"""How large a gang must be: as its GpuPodGroup says, else its pods, else the Job that makes them.
+
+Pods carry the number that held when they were created, and their owner may be scaled later. So the
+youngest pod's number counts, and while pods run, no more than the least that any of these says: a
+gang that runs is not stopped because its owner asks for more pods. And where all pods are of one
+Job, the number is never above the pods that the Job runs at once, as far as that is known.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, SubGroup
+from extender.api.workload import SubGroups
+from extender.state.pods.facts import PodFacts
+from extender.state.workloads.own_groups import repeats_pods
+
+Listed = Sequence[PodFacts]
+
+
+class ShortJob(Struct, frozen=True):
+    """The Job of a gang that has fewer pods than they say; `key` is the workload's."""
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+
+
+def spec_of(
+    facts: Listed, group: GpuPodGroup | None, job_sizes: Mapping[str, int]
+) -> GpuPodGroupSpec:
+    """What is stated of the group: by its GpuPodGroup first, else by its pods.
+
+    `job_sizes` are the pods that Jobs run at once, by UID, where that is known. Sub-groups that
+    pods state are all needed; a GpuPodGroup that asks for fewer pods than these is taken at its
+    word.
+    """
+    if not facts[0].group:
+        return GpuPodGroupSpec()
+    spec = group.spec if group else GpuPodGroupSpec()
+    if group is None or repeats_pods(group):
+        minimum = min(stated_minimum(facts), job_sizes.get(_job_of(facts), stated_minimum(facts)))
+        spec = structs.replace(spec, min_member=max(1, minimum))
+    stated = () if spec.sub_groups else _stated_sub_groups(facts)
+    if not stated or 1 < spec.min_member < sum(n_pods for _, n_pods in stated):
+        return spec
+    sub_groups = [SubGroup(name=name, min_member=n_pods) for name, n_pods in stated]
+    return structs.replace(spec, sub_groups=sub_groups, min_sub_group=len(sub_groups))
+
+
+def short_job(
+    key: str, facts: Listed, group: GpuPodGroup | None, n_succeeded: int
+) -> ShortJob | None:
+    """The Job whose size may be smaller than its pods say, since it makes no more of them now."""
+    if not facts[0].group or not (group is None or repeats_pods(group)) or not _job_of(facts):
+        return None
+    n_pods = n_succeeded + sum(not fact.is_terminating for fact in facts)
+    maker = facts[0].maker
+    if maker is None or n_pods >= stated_minimum(facts):
+        return None
+    return ShortJob(key, facts[0].namespace, maker.name, maker.uid)
+
+
+def stated_minimum(facts: Listed) -> int:
+    """The number of the youngest pod that states one, the largest where several are as young; or
+    the least number of those that run, if that is less."""
+    stated = [(fact.created_at, fact.min_member) for fact in facts if fact.min_member]
+    running = (fact.min_member for fact in facts if fact.min_member and _runs(fact))
+    return min((max(stated, default=(0, 1))[1], *running))
+
+
+def _stated_sub_groups(facts: Listed) -> SubGroups:
+    """Those of the youngest pod that states any, the most pods where several are as young; or the
+    fewest pods of those that run, if these are fewer."""
+    stated = [fact for fact in facts if fact.sub_groups]
+    if not stated:
+        return ()
+    youngest = max(stated, key=lambda fact: (fact.created_at, *_size(fact.sub_groups)))
+    running = (fact.sub_groups for fact in stated if _runs(fact))
+    return min((youngest.sub_groups, *running), key=_size)
+
+
+def _size(sub_groups: SubGroups) -> tuple[int, SubGroups]:
+    return sum(n_pods for _, n_pods in sub_groups), sub_groups
+
+
+def _runs(facts: PodFacts) -> bool:
+    return bool(facts.node) and not facts.is_terminating
+
+
+def _job_of(facts: Listed) -> str:
+    """UID of the Job that makes all of these pods; empty where others do."""
+    maker = facts[0].maker
+    if maker is None or maker.kind != "Job" or not maker.api_version.startswith("batch/"):
+        return ""
+    return maker.uid if all(fact.owner == maker.uid for fact in facts) else ""
