@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from extender.api.claims import DeviceClass, ResourceSlice
-from extender.api.kinds import GpuNodePool, GpuProject
+from extender.api.kinds import GpuNode, GpuNodePool, GpuProject
 from extender.api.names import API_VERSION
 from extender.api.objects import Container, ObjectMeta, PriorityClass, Taint
 from extender.kube.client import Client
@@ -141,6 +141,7 @@ class Facts(Struct):
     namespaces: list[Named] = field(default_factory=list)
     projects: list[GpuProject] = field(default_factory=list)
     node_pools: list[GpuNodePool] = field(default_factory=list)
+    ledger: list[GpuNode] = field(default_factory=list)
     priority_classes: list[DefaultingClass] = field(default_factory=list)
     device_classes: list[DeviceClass] = field(default_factory=list)
     slices: list[ResourceSlice] = field(default_factory=list)
@@ -178,6 +179,7 @@ class FactsReader:
             namespaces=await self._list("/api/v1/namespaces", Named),
             projects=projects,
             node_pools=await self._list(f"/apis/{API_VERSION}/gpunodepools", GpuNodePool),
+            ledger=await self._list(f"/apis/{API_VERSION}/gpunodes", GpuNode),
             priority_classes=await self._list(
                 "/apis/scheduling.k8s.io/v1/priorityclasses", DefaultingClass
             ),

@@ -14,6 +14,7 @@ _ENDED: Final = ("Complete", "Failed")
 def check_workloads(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about projects and what runs in their namespaces."""
     yield from _namespaces(facts)
+    yield from _without_project(facts)
     yield _jobs(facts)
     yield _budgets(facts)
 
@@ -38,6 +39,24 @@ def _namespaces(facts: Facts) -> Iterator[PreflightFinding]:
         yield PreflightFinding(
             "label of projects' namespaces", State.OK, f"{len(listed)} namespaces"
         )
+
+
+def _without_project(facts: Facts) -> Iterator[PreflightFinding]:
+    """Pods that started in a project which is gone, or does not list their namespace any more."""
+    listed = {name for project in facts.projects for name in project.spec.namespaces}
+    left = sorted(
+        f"{row.namespace}/{row.name}"
+        for node in facts.ledger
+        for row in node.spec.rows
+        if row.namespace not in listed and row.state != "nominated"
+    )
+    if left and not facts.lacks("gpuprojects"):
+        advice = (
+            "list their namespaces in a GpuProject, or delete them: they count against no quota and"
+            " are not evicted for other work"
+        )
+        found = f"{some(left)} hold GPUs"
+        yield PreflightFinding("pods without a project", State.WARN, found, advice)
 
 
 def _jobs(facts: Facts) -> PreflightFinding:

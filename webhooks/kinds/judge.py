@@ -35,6 +35,10 @@ _GONE: Final[dict[str, Rule]] = {
     "GpuDepartment": lambda each, known: queues.check_department_gone(each, known.catalog),
     "GpuNodePool": lambda each, known: nodes.check_pool_gone(each, known.catalog),
 }
+#: What follows from a change, told from the object before and after it.
+_CHANGED: Final[dict[str, Callable[[Any, Any], Iterable[FieldFinding]]]] = {
+    "GpuProject": queues.check_left
+}
 _DECODERS: Final = {kind: msgspec.json.Decoder(of) for kind, (of, _) in _MADE.items()}
 
 
@@ -45,18 +49,20 @@ def judge_kind(request: Request, known: ProjectIndex) -> Decision:
     rule = _GONE.get(kind) if is_gone else _MADE[kind][1] if kind in _MADE else None
     if rule is None or request.kind.group != GROUP or request.sub_resource:
         return allowed()
+    left: list[FieldFinding] = []
     try:
         made = _DECODERS[kind].decode(request.old_object if is_gone else request.object)
         if request.operation == "UPDATE":
             before = _DECODERS[kind].decode(request.old_object)
             if before.spec == made.spec:
                 return allowed()
+            left += _CHANGED[kind](before, made) if kind in _CHANGED else ()
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         return malformed(f"object is not a {kind}: {error}")
     meta = made.metadata
     meta.namespace = request.namespace
     meta.name = meta.name or request.name or meta.generate_name.rstrip("-")
-    return _decide(f"{kind} {meta.name:.80}", list(rule(made, known)))
+    return _decide(f"{kind} {meta.name:.80}", [*rule(made, known), *left])
 
 
 def _decide(what: str, findings: list[FieldFinding]) -> Decision:

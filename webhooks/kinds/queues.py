@@ -109,6 +109,18 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     yield from _check_sum(department, [*others, project])
 
 
+def check_left(before: GpuProject, after: GpuProject) -> Iterator[FieldFinding]:
+    """What follows for namespaces that the GpuProject lists no more."""
+    left = sorted(set(before.spec.namespaces) - set(after.spec.namespaces))
+    if left:
+        yield odd(
+            "spec.namespaces",
+            f"until another GpuProject lists {listed(left)}, pods that run there keep their GPUs,"
+            " count against no quota and are not evicted for other work, and pods that wait do not"
+            " start; `kubectl ballast top pods -A` shows them without a project",
+        )
+
+
 def read_figures(pools: Sequence[PoolFigures]) -> Stated:
     """Figures as numbers; those that are not understood are refused by the CRD, or left out."""
     found: Stated = {}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from extender.api import names
 from extender.api.units import MILLI_PER_GPU, format_age, format_gpus
-from extender.cli.ask import Answer, key_of, listed, path_of
+from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
 from extender.cli.holdings.agents import Use, uses
 from extender.cli.terminal.show import Column, Listing
 from extender.kube.client import Client
@@ -44,7 +44,9 @@ async def _projects(client: Client) -> Any:
 
 async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
     found = []
-    for pod in await listed(client, path_of("pods", namespace), selector=selector):
+    pods = await listed(client, path_of("pods", namespace), selector=selector)
+    projects = await listed_or_none(client, f"{_OURS}/gpuprojects")
+    for pod in pods:
         meta, notes = pod["metadata"], pod["metadata"].get("annotations") or {}
         cards = [part.split(":") for part in notes.get(names.ANNOTATION_CARDS, "").split(",")]
         if pod["status"].get("phase") in ("Succeeded", "Failed") or len(cards[0]) != 3:
@@ -54,7 +56,7 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
                 "namespace": meta["namespace"],
                 "name": meta["name"],
                 "workload": key_of(pod).partition("/")[2],
-                "project": (meta.get("labels") or {}).get(names.LABEL_PROJECT, ""),
+                "project": _project_of(meta, projects),
                 "user": (meta.get("labels") or {}).get(names.LABEL_USER, ""),
                 "node": pod["spec"].get("nodeName", ""),
                 "cards": [int(card[0]) for card in cards],
@@ -67,6 +69,17 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
     for each in found:
         _add_use(each, seen.pods.get((each["namespace"], each["name"])))
     return sorted(found, key=lambda each: (each["namespace"], each["name"]))
+
+
+def _project_of(meta: Answer, projects: list[Answer] | None) -> str:
+    """The project that lists the pod's namespace, the oldest of several; the one that the pod's
+    label has had from the start where projects cannot be listed."""
+    if projects is None:
+        return str((meta.get("labels") or {}).get(names.LABEL_PROJECT, ""))
+    oldest = sorted(projects, key=lambda each: each["metadata"].get("creationTimestamp", ""))
+    listing = (each for each in oldest if meta["namespace"] in each["spec"].get("namespaces", ()))
+    found = next(listing, None)
+    return str(found["metadata"]["name"]) if found else ""
 
 
 async def _nodes(client: Client, selector: str) -> list[Answer]:

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.api.kinds import Elastic, ElasticNode, GpuNodePool, GpuNodePoolSpec, GpuProject
+from extender.api.kinds import (
+    Elastic,
+    ElasticNode,
+    GpuNode,
+    GpuNodePool,
+    GpuNodePoolSpec,
+    GpuProject,
+)
 from extender.api.names import PRIORITY_CLASSES
 from extender.api.objects import ObjectMeta, Taint
 from extender.cli.checks.checked import judge
@@ -294,3 +301,24 @@ def test_a_pool_whose_autoscaler_reads_pods_needs_no_requests() -> None:
     assert "node autoscaling" not in told
     without = finding(good(groups=karpenter), "node autoscaling")
     assert (without.state, "UnschedulablePods" in without.advice) == (State.WARN, True)
+
+
+def ledger(*pods: str) -> GpuNode:
+    """A node whose rows are bound, of pods with these names."""
+    rows = [
+        {"uid": pod, "namespace": space, "name": pod, "project": "p", "cards": [], "state": "bound",
+         "epoch": 1, "reservedAt": 1}
+        for space, _, pod in (each.partition("/") for each in pods)
+    ]  # fmt: skip
+    return msgspec.convert({"metadata": {"name": "gpu"}, "spec": {"rows": rows}}, GpuNode)
+
+
+def test_pods_that_hold_gpus_in_namespaces_without_a_project_are_named() -> None:
+    check, of = "pods without a project", [ledger("a/train", "b/left")]
+    told = finding(good(projects=[project("p", "a")], ledger=of), check)
+    assert (told.state, told.found) == (State.WARN, "b/left hold GPUs")
+    for facts in (
+        good(projects=[project("p", "a", "b")], ledger=of),
+        good(unread=["gpuprojects: forbidden"], ledger=of),
+    ):
+        assert check not in {each.check for each in judge(facts)}

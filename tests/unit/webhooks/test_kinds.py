@@ -384,3 +384,13 @@ def test_budget_that_the_quota_alone_uses_is_warned_of(figures: Body, told: str)
 def test_budget_of_a_department_is_warned_of() -> None:
     found = decision("GpuDepartment", {"nodePools": [gpu(quota=8, gpuHoursPerMonth=1)]})
     assert any("only projects have budgets" in each for each in found.warnings)
+
+
+def test_namespaces_that_a_project_lists_no_more_are_warned_of() -> None:
+    before: Body = {"department": "research", "namespaces": ["a", "b", "c"]}
+    found = decision("GpuProject", before | {"namespaces": ["a"]}, WHOLE, before=before)
+    assert found.is_allowed
+    (text,) = [each for each in found.warnings if "until another GpuProject lists b, c" in each]
+    assert "keep their GPUs" in text
+    same = decision("GpuProject", before | {"department": "other"}, WHOLE, before=before)
+    assert not [each for each in same.warnings if "until another" in each]

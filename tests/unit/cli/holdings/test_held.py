@@ -58,3 +58,15 @@ def test_two_pages_of_an_agent_say_what_a_pod_uses() -> None:
     agents._add(seen, before, after, 2.0)
     assert seen.pods["n", "a"] == Use(1000, 0.25)
     assert seen.cards["g0", 0] == Use(1000, 0.25)
+
+
+def test_a_pod_belongs_to_the_oldest_project_that_lists_its_namespace() -> None:
+    def project(name: str, since: str, *namespaces: str) -> dict[str, Any]:
+        meta = {"name": name, "creationTimestamp": since}
+        return {"metadata": meta, "spec": {"namespaces": list(namespaces)}}
+
+    pod = {"namespace": "n", "labels": {names.LABEL_PROJECT: "former"}}
+    young, old = project("young", "2026-02", "n"), project("old", "2026-01", "m", "n")
+    assert held._project_of(pod, [young, old]) == "old"
+    assert held._project_of(pod, [project("other", "2026-01", "m")]) == ""
+    assert held._project_of(pod, None) == "former"
