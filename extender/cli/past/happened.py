@@ -80,13 +80,14 @@ def _of_groups(groups: list[Answer]) -> Iterator[Answer]:
 
 
 def _item(time: str, kind: str, about: Answer, what: str, note: str) -> Answer:
+    """One line. The event on the owner of evicted pods sums theirs up, and is no eviction more."""
     named = f"{about.get('namespace', '')}/{about['name']}"
     return {
         "time": f"{time.partition('.')[0].removesuffix('Z')}Z",
         "object": f"{kind.lower()}:{named}",
         "what": what,
         "message": note.removeprefix(f"{what}: "),
-        "isEviction": what in STOPS,
+        "isEviction": what in STOPS and kind == "Pod",
     }
 
 

@@ -1,10 +1,13 @@
 """What tenants see of their pods with `kubectl describe`, on real everything."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from extender.__main__ import main
 from tests.integration.cycle.two_projects import Scene
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
@@ -108,3 +111,16 @@ async def test_a_reclaimed_job_learns_for_whom_and_with_which_figures(scene: Sce
         assert "Job borrower creates the pod again" in event["note"]
         assert "secret" not in str(event)
     assert "borrower" not in str(scene.full_events("team-b"))
+
+    env = {"KUBECONFIG": scene.plane.kubeconfig, "COLUMNS": "300"}
+    asked = ["history", "job/borrower", "-n", "team-a", "--evictions"]
+    done = await asyncio.to_thread(CliRunner().invoke, main, asked, env=env)
+    header, *lines = done.stdout.splitlines()
+    assert header.split() == ["TIME", "OBJECT", "WHAT", "MESSAGE"]
+    evicted = sorted(
+        each["regarding"]["name"] for each in told() if each["regarding"]["kind"] == "Pod"
+    )
+    assert sorted(line.split()[1] for line in lines) == [f"pod/{name}" for name in evicted]
+    for line in lines:
+        assert line.split()[2] == "Reclaimed"
+        assert "reclaimed for project team-b (1 GPU): team-b holds" in line

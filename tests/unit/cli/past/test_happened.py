@@ -26,6 +26,12 @@ class TestHistory:
         assert found["message"] == "search takes it"
         assert found["isEviction"]
 
+    def test_event_that_sums_up_evictions_for_the_owner_is_no_eviction(self) -> None:
+        event = self.event("ballast-controller", "Reclaimed", "j-1: reclaimed")
+        event["regarding"] = {"kind": "Job", "namespace": "n", "name": "j"}
+        (found,) = happened._of_events([event])
+        assert (found["object"], found["isEviction"]) == ("job:n/j", False)
+
     def test_pods_of_an_owner_are_found_by_its_name(self) -> None:
         assert happened._is_of("pod:n/j-1", "j")
         assert happened._is_of("pod:n/j", "j")
