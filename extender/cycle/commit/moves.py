@@ -81,9 +81,11 @@ class HandOver:
 
 
 def _is_late(place: KeptPlace, now_s: int) -> bool:
-    if now_s - place.row.reserved_at > KEPT_IN_ALL_S:
+    """Whether the place has been kept for long enough. Times that are as far in the future are of a
+    clock that was wrong."""
+    if abs(now_s - place.row.reserved_at) > KEPT_IN_ALL_S:
         return True
-    return place.move.gone_at > 0 and now_s - place.move.gone_at > KEPT_S
+    return place.move.gone_at > 0 and abs(now_s - place.move.gone_at) > KEPT_S
 
 
 def _is_news(place: KeptPlace) -> bool:

@@ -43,8 +43,9 @@ class Gangs:
         self._undated.discard(key)
 
     def date(self, now_s: int) -> Mapping[str, int]:
-        """Give those that have none yet their time: now, or what an earlier leader has told."""
-        dated = {key: self._told_since(key) or now_s for key in self._undated}
+        """Give those that have none yet their time: now, or what an earlier leader has told, whose
+        clock may have been ahead."""
+        dated = {key: min(self._told_since(key) or now_s, now_s) for key in self._undated}
         self._since.update(dated)
         self._undated.clear()
         return dated

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from extender.api.events import Removed, Upserted
@@ -137,6 +138,17 @@ def test_place_is_given_up_when_its_pod_never_ends() -> None:
     state = moved("a")
     assert HandOver(state).changes(NOW + KEPT_IN_ALL_S) == []
     (change,) = HandOver(state).changes(NOW + KEPT_IN_ALL_S + 1)
+    assert [freed.name for freed in change.frees["n2"]] == ["a"]
+
+
+@pytest.mark.parametrize("behind_s", [KEPT_S + 1, KEPT_IN_ALL_S + 1])
+def test_place_that_a_leader_marked_whose_clock_was_ahead_is_not_kept_until_then(
+    behind_s: int,
+) -> None:
+    state = moved("a")
+    state.apply(gone("a"))
+    carry_out(state, HandOver(state).changes(NOW))
+    (change,) = HandOver(state).changes(NOW - behind_s)
     assert [freed.name for freed in change.frees["n2"]] == ["a"]
 
 

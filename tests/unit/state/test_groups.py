@@ -236,6 +236,11 @@ def test_a_later_leader_goes_by_what_an_earlier_one_has_told() -> None:
     assert view_of(state_of(told, *running("a")), 100).stale_since == 90
 
 
+def test_an_earlier_leader_whose_clock_was_ahead_gives_no_gang_more_time() -> None:
+    told = pod_group("g", 2).told_stale("1970-01-01T01:00:00Z").build()
+    assert view_of(state_of(told, *running("a")), 100).stale_since == 100
+
+
 def test_a_gang_that_waits_or_is_half_reserved_holds_what_it_must() -> None:
     waiting = member("a").build()
     state = state_of(pod_group("g", 2).build(), waiting)
