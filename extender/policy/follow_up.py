@@ -70,7 +70,10 @@ class Rounds:
     def snapshot_after(self) -> Snapshot:
         """What the next round decides on; its table is a copy."""
         left, placed = self._budgets.left, frozenset(self._placed())
-        return dataclasses.replace(self._now, nodes=self.nodes.copy(), budgets=left, placed=placed)
+        moved = frozenset(move.placement.pod.uid for plan in self._plans for move in plan.moves)
+        return dataclasses.replace(
+            self._now, nodes=self.nodes.copy(), budgets=left, placed=placed, moved=moved
+        )
 
     def _placed(self) -> Iterator[str]:
         """UIDs of the pods that any round so far gave a place."""

@@ -21,8 +21,9 @@ class Snapshot:
     each queue held on average over the last day, by queue and node pool, in units of 1/`LATELY`: it
     breaks ties between queues. `kept` are the nodes on which places are kept for the successors of
     pods that were moved. `placed` are uids of pods that earlier rounds of the cycle placed: they
-    run here, and do not yet in the cluster. `nodes` is this snapshot's own and may be changed by
-    the simulation that runs on it; everything else is shared and constant.
+    run here, and do not yet in the cluster; `moved` are those that they move. `nodes` is this
+    snapshot's own and may be changed by the simulation that runs on it; everything else is shared
+    and constant.
     """
 
     now_s: int
@@ -37,3 +38,4 @@ class Snapshot:
     held_lately: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)
     kept: Collection[str] = frozenset()
     placed: Collection[str] = frozenset()
+    moved: Collection[str] = frozenset()

@@ -174,6 +174,9 @@ class _Layout:
             pod.is_controlled and may_move[w] and candidates.budgets.allow_move(pod)
             for pod, w in zip(candidates.pods, candidates.owner, strict=True)
         )
+        if moved := self.session.snapshot.moved:
+            pairs = zip(candidates.pods, candidates.owner, strict=True)
+            candidates.n_moving.update(w for pod, w in pairs if pod.uid in moved)
 
     def _order_members(self) -> None:
         candidates = self.candidates

@@ -6,14 +6,27 @@ workload could still give is computed again.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.api.demand import Demand
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.workloads.disruption_budgets import Budgets
-from extender.policy.workloads.gangs import has_groups, is_satisfied, live_pods, unit_of
+from extender.policy.workloads.gangs import (
+    are_independent,
+    has_groups,
+    is_satisfied,
+    live_pods,
+    unit_of,
+)
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
+
+#: Pods of one gang that move at once. A Job's controller creates three pods that ended together
+#: again after 40 s and four after 80 s; their places are kept for 60 s, and then the gang is
+#: stopped, since it has been below its minimum for too long.
+MOST_OF_GANG: Final = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +43,8 @@ class Candidates:
     project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where it precedes
     training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had` what it
     held at first. `no_pods` is 0 for every p. `budgets` counts what is evicted or moved against
-    disruption budgets, `guarded` are the pods that these protect.
+    disruption budgets, `guarded` are the pods that these protect; `n_moving` says how many pods of
+    each w this cycle moves.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -69,6 +83,7 @@ class Candidates:
     no_pods: bytearray = field(default_factory=bytearray)
     budgets: Budgets = field(default_factory=Budgets)
     guarded: list[int] = field(default_factory=list)
+    n_moving: Counter[int] = field(default_factory=Counter)
     _barred: set[int] = field(default_factory=set)
     _on_the_way: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
@@ -164,6 +179,7 @@ class Candidates:
         """The pod leaves its place for another one, or does not after all."""
         self.is_here[p] = not is_moving
         (self._on_the_way.add if is_moving else self._on_the_way.discard)(self.pods[p].uid)
+        self.n_moving[self.owner[p]] += 1 if is_moving else -1
         self._count((p,), 1 if is_moving else -1)
 
     def may_evict(self, pods: Iterable[int]) -> bool:
@@ -171,8 +187,11 @@ class Candidates:
         return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
 
     def can_move(self, p: int) -> bool:
-        """Whether the pod would be made again, and disruption budgets let it be moved."""
-        return bool(self.may_move[p]) and self.budgets.allow_move(self.pods[p])
+        """Whether the pod would be made again, in time if it is of a gang, and disruption budgets
+        let it be moved."""
+        w = self.owner[p]
+        is_in_time = self.n_moving[w] < MOST_OF_GANG or are_independent(self.workloads[w])
+        return is_in_time and bool(self.may_move[p]) and self.budgets.allow_move(self.pods[p])
 
     def heed_budgets(self) -> list[int]:
         """Rule out the pods of which budgets let none go; returns all that any budget protects."""
