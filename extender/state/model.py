@@ -99,7 +99,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     are the disruption budgets that select it, as `namespace/name`: of several, the first two.
     `resource_version` is the version this view was read from, for patches that must not be stale;
     `is_gated` speaks of our gate, `other_gates` names those of others. `is_released`: its plan
-    names its row; `is_direct`: the extender places it. `stays`: it is bound, and it is not certain
+    names its row; `is_direct`: the extender places it. `is_of_job`: a Job makes it again, after
+    a delay that doubles with each pod. `stays`: it is bound, and it is not certain
     that a pod in its stead could run elsewhere. `answer` is why kube-scheduler does not bind it
     now, `refusals` where it did not before; `denial` is about its release.
     """
@@ -120,6 +121,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     other_gates: tuple[str, ...] = ()
     is_terminating: bool = False
     is_controlled: bool = True
+    is_of_job: bool = False
     stays: bool = False
     refusals: Refusals = NONE
     answer: str = ""

@@ -150,7 +150,7 @@ class Cluster:
         waiting (more pods, which wait), user, counted, labels (of the pods), groups (the leaf of
         each pod), orders (of each pod), tree, run (seconds that it is expected to run), doubt,
         refusals (of each pod that waits), budgets (names of disruption budgets that select its
-        pods; what they allow is in `budgets`).
+        pods; what they allow is in `budgets`), of_job (a Job makes them).
         """
         demand = demand_of(
             gpus,
@@ -177,6 +177,7 @@ class Cluster:
         orders: Sequence[int] = job.pop("orders", [0] * n_pods)
         budgets = tuple(job.pop("budgets", ()))
         labels = tuple(sorted(job.pop("labels", {}).items()))
+        is_of_job: bool = job.pop("of_job", False)
         views = []
         for at in range(n_pods):
             node = nodes[at] if at < len(nodes) else ""
@@ -196,6 +197,7 @@ class Cluster:
                     state=state if is_held else "gated",
                     is_gated=not is_held or state == "nominated",
                     is_terminating=is_leaving and is_held,
+                    is_of_job=is_of_job,
                     node=node,
                     cards=shares,
                     priority=priority,

@@ -23,10 +23,10 @@ from extender.policy.workloads.gangs import (
 )
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
 
-#: Pods of one gang that move at once. A Job's controller creates three pods that ended together
-#: again after 40 s and four after 80 s; their places are kept for 60 s, and then the gang is
-#: stopped, since it has been below its minimum for too long.
-MOST_OF_GANG: Final = 3
+#: Pods of one Job's gang that move at once. The Job's controller creates three pods that ended
+#: together again after 40 s and four after 80 s; their places are kept for 60 s, and then the gang
+#: is stopped, since it has been below its minimum for too long.
+MOST_OF_JOB: Final = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -187,11 +187,12 @@ class Candidates:
         return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
 
     def can_move(self, p: int) -> bool:
-        """Whether the pod would be made again, in time if it is of a gang, and disruption budgets
-        let it be moved."""
-        w = self.owner[p]
-        is_in_time = self.n_moving[w] < MOST_OF_GANG or are_independent(self.workloads[w])
-        return is_in_time and bool(self.may_move[p]) and self.budgets.allow_move(self.pods[p])
+        """Whether the pod would be made again, in time if it is of a Job's gang, and disruption
+        budgets let it be moved."""
+        w, pod = self.owner[p], self.pods[p]
+        is_slow = pod.is_of_job and not are_independent(self.workloads[w])
+        is_in_time = not is_slow or self.n_moving[w] < MOST_OF_JOB
+        return is_in_time and bool(self.may_move[p]) and self.budgets.allow_move(pod)
 
     def heed_budgets(self) -> list[int]:
         """Rule out the pods of which budgets let none go; returns all that any budget protects."""

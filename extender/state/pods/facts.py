@@ -150,6 +150,12 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
         return bool(self.owner)
 
     @property
+    def is_of_job(self) -> bool:
+        """Whether a Job of Kubernetes (batch/v1) makes it."""
+        maker = self.maker
+        return maker is not None and maker.kind == "Job" and maker.api_version.startswith("batch/")
+
+    @property
     def is_direct(self) -> bool:
         """Whether the extender places the pod: it was never planned, is no member of a group, and
         may be evicted.

@@ -147,6 +147,7 @@ class Assembly:
             other_gates=facts.other_gates,
             is_terminating=facts.is_terminating,
             is_controlled=facts.is_controlled,
+            is_of_job=facts.is_of_job,
             stays=bool(facts.node and (doubts or unmet)),
             refusals=facts.refusals,
             answer=facts.answer,

@@ -92,6 +92,6 @@ def _runs(facts: PodFacts) -> bool:
 def _job_of(facts: Listed) -> str:
     """UID of the Job that makes all of these pods; empty where others do."""
     maker = facts[0].maker
-    if maker is None or maker.kind != "Job" or not maker.api_version.startswith("batch/"):
+    if maker is None or not all(fact.is_of_job and fact.owner == maker.uid for fact in facts):
         return ""
-    return maker.uid if all(fact.owner == maker.uid for fact in facts) else ""
+    return maker.uid
