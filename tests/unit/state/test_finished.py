@@ -302,3 +302,11 @@ def test_pods_of_other_owners_and_groups_of_people_have_no_job() -> None:
     assert not state_of(of_job("a").build(), member("b").build()).short_jobs()
     assert not state_of(pod_group("g", 4).build(), of_job("a").build()).short_jobs()
     assert not state_of(pod("alone").needs(1000).made_by("job-1").build()).short_jobs()
+
+
+def test_a_pod_says_whether_a_job_makes_it() -> None:
+    other = of_job("b").build()
+    [maker] = other.metadata.owner_references or []
+    maker.kind = "JobSet"
+    pods = view_of(state_of(of_job("a").build(), other)).pods
+    assert {pod.name: pod.is_of_job for pod in pods} == {"a": True, "b": False}
