@@ -321,13 +321,13 @@ def _signals(task: "asyncio.Future[None]") -> Iterator[None]:
     import asyncio  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
-    told = (signal.SIGTERM, signal.SIGINT)
-    for number in told:
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
         loop.add_signal_handler(number, task.cancel)
     try:
         yield
     finally:
-        for number in told:
+        for number in signals:
             loop.remove_signal_handler(number)
 
 

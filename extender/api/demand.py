@@ -360,19 +360,19 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     notes = share_notes(pod.metadata)
     whole = effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
     asked_milli = read_milli(pod)
-    told: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
+    stated: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
     if whole:
-        told.append(names.NVIDIA_GPU)
-    if len(told) > 1:
-        raise UnitError(f"requests GPUs with {' and '.join(told)}; use one of them")
+        stated.append(names.NVIDIA_GPU)
+    if len(stated) > 1:
+        raise UnitError(f"requests GPUs with {' and '.join(stated)}; use one of them")
     if DEVICES in notes and FRACTION not in notes and MEMORY not in notes:
         raise UnitError(f"{DEVICES} needs {FRACTION} or {MEMORY} beside it")
-    if told:
+    if stated:
         request = _told_request(notes, whole)
         expected = request[0] * request[1] or 1
         if asked_milli not in (0, expected):
             raise UnitError(
-                f"requests {names.GPU_MILLI}: {asked_milli}, but its {told[0]} means {expected}"
+                f"requests {names.GPU_MILLI}: {asked_milli}, but its {stated[0]} means {expected}"
             )
     else:
         request = _milli_request(asked_milli)

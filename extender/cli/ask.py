@@ -83,9 +83,9 @@ async def listed(
     query |= {"fieldSelector": fields} if fields else {}
     items: list[Answer] = []
     while True:
-        told = json.loads(await client.send(Call("GET", path, query=query, deadline_s=DEADLINE_S)))
-        items += told["items"]
-        token = told["metadata"].get("continue")
+        page = json.loads(await client.send(Call("GET", path, query=query, deadline_s=DEADLINE_S)))
+        items += page["items"]
+        token = page["metadata"].get("continue")
         if not token:
             return items
         query["continue"] = token
@@ -131,10 +131,10 @@ def said(error: KubeError) -> str:
     return _REQUEST.sub("", error.message)
 
 
-def _of_missing(told: str) -> str:
-    if "could not find the requested resource" in told or "page not found" in told:
+def _of_missing(message: str) -> str:
+    if "could not find the requested resource" in message or "page not found" in message:
         return (
             "this cluster does not answer questions: kubectl apply -k manifests/overlays/view"
             " installs what does"
         )
-    return told
+    return message

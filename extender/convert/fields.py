@@ -61,27 +61,27 @@ class Converted:
 class Fields:
     """One foreign object. `take` reads a field and counts it as carried over."""
 
-    def __init__(self, told: Mapping[str, Any], named: str = "") -> None:
-        self._told = told
-        meta = told.get("metadata") or {}
+    def __init__(self, manifest: Mapping[str, Any], named: str = "") -> None:
+        self._manifest = manifest
+        meta = manifest.get("metadata") or {}
         space = f"{meta['namespace']}/" if meta.get("namespace") else ""
-        self.named = named or f"{told.get('kind', 'object')} {space}{meta.get('name', '')}"
+        self.named = named or f"{manifest.get('kind', 'object')} {space}{meta.get('name', '')}"
         self._taken: set[str] = set()
 
     @property
     def name(self) -> str:
         """metadata.name."""
-        return str((self._told.get("metadata") or {}).get("name", ""))
+        return str((self._manifest.get("metadata") or {}).get("name", ""))
 
     @property
     def namespace(self) -> str:
         """metadata.namespace, empty where there is none."""
-        return str((self._told.get("metadata") or {}).get("namespace", ""))
+        return str((self._manifest.get("metadata") or {}).get("namespace", ""))
 
     def take(self, path: str, absent: Any = None) -> Any:
         """The value at a path such as `spec.resources.gpu`, with all that is in it."""
         self._taken.add(path)
-        found: Any = self._told
+        found: Any = self._manifest
         for key in path.split("."):
             if not isinstance(found, Mapping) or key not in found:
                 return absent
@@ -93,7 +93,7 @@ class Fields:
 
         A value that is empty, false or None says nothing, and is not lost.
         """
-        for path, value in _leaves("", self._told):
+        for path, value in _leaves("", self._manifest):
             if _says_nothing(value) or self._is_taken(path):
                 continue
             reason = next((text for start, text in why.items() if path.startswith(start)), _USUAL)
@@ -121,14 +121,14 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def documents_of(told: Any) -> Iterator[Manifest]:
+def documents_of(document: Any) -> Iterator[Manifest]:
     """The objects in a decoded document: itself, or the items of a List."""
-    if isinstance(told, Sequence) and not isinstance(told, str):
-        for each in told:
+    if isinstance(document, Sequence) and not isinstance(document, str):
+        for each in document:
             yield from documents_of(each)
-    elif isinstance(told, Mapping):
-        items = told.get("items")
+    elif isinstance(document, Mapping):
+        items = document.get("items")
         if isinstance(items, list):
             yield from documents_of(items)
         else:
-            yield dict(told)
+            yield dict(document)

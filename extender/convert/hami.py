@@ -59,17 +59,17 @@ _SHAPES: Final = {"ConfigMap": {"data": dict}}
 def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
     done = Converted()
-    for told in shaped(objects, _SHAPES):
-        if is_workload(told):
-            made = cleaned(told)
+    for manifest in shaped(objects, _SHAPES):
+        if is_workload(manifest):
+            made = cleaned(manifest)
             template = template_of(made)
             drop_scheduler(template, SCHEDULERS)
-            change(template, _HAMI, Fields(told).named, done)
+            change(template, _HAMI, Fields(manifest).named, done)
             done.objects.append(made)
-        elif told.get("kind") == "ConfigMap":
-            _config(told, done)
+        elif manifest.get("kind") == "ConfigMap":
+            _config(manifest, done)
         else:
-            done.notes.append(f"{Fields(told).named} is not an object of HAMi: left out")
+            done.notes.append(f"{Fields(manifest).named} is not an object of HAMi: left out")
     return done
 
 
@@ -132,10 +132,10 @@ def _look_at_notes(template: Manifest, named: str, done: Converted) -> None:
                 done.lost.append(Lost(named, f"env {env['name']}={env.get('value')}", why))
 
 
-def _config(told: Manifest, done: Converted) -> None:
+def _config(manifest: Manifest, done: Converted) -> None:
     """The device plugin's configuration: what it scales has no counterpart."""
-    named = Fields(told).named
-    text = " ".join(map(str, (told.get("data") or {}).values()))
+    named = Fields(manifest).named
+    text = " ".join(map(str, (manifest.get("data") or {}).values()))
     for word, why in (
         ("deviceMemoryScaling", "cards are not given out above their memory: see memoryLending"),
         ("devicememoryscaling", "cards are not given out above their memory: see memoryLending"),

@@ -87,23 +87,23 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
     done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: list[Draft] = []
-    for told in listed:
-        group = str(told.get("apiVersion", "")).partition("/")[0]
-        kind = told.get("kind") if group in ("scheduling.run.ai", "kai.scheduler") else ""
+    for manifest in listed:
+        group = str(manifest.get("apiVersion", "")).partition("/")[0]
+        kind = manifest.get("kind") if group in ("scheduling.run.ai", "kai.scheduler") else ""
         if kind == "Queue":
-            drafts.append(_queue(told, done))
+            drafts.append(_queue(manifest, done))
         elif kind == "PodGroup":
-            done.objects.append(_pod_group(told, done))
+            done.objects.append(_pod_group(manifest, done))
         elif kind == "Topology":
-            done.objects.append(_topology(told, done))
+            done.objects.append(_topology(manifest, done))
         elif kind == "SchedulingShard":
-            done.objects.append(_shard(told, done))
-        elif is_workload(told):
-            made = cleaned(told)
+            done.objects.append(_shard(manifest, done))
+        elif is_workload(manifest):
+            made = cleaned(manifest)
             drop_scheduler(template_of(made), SCHEDULERS)
             done.objects.append(made)
         else:
-            done.notes.append(f"{Fields(told).named} is not an object of KAI: left out")
+            done.notes.append(f"{Fields(manifest).named} is not an object of KAI: left out")
     by_name = {draft.name: draft for draft in drafts}
     for queue, space in namespaces_by(listed, QUEUE_LABELS):
         if queue in by_name:
@@ -112,9 +112,9 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     return done
 
 
-def _queue(told: Manifest, done: Converted) -> Draft:
+def _queue(manifest: Manifest, done: Converted) -> Draft:
     """Quotas: -1 is any number. CPU is in milli-CPU and memory in MB (10^6 bytes)."""
-    each = Fields(told)
+    each = Fields(manifest)
     draft = Draft(each.name, each.named, parent=each.take("spec.parentQueue", "") or "")
     each.take("spec.displayName")
     for resource in ("gpu", "cpu", "memory"):
@@ -149,8 +149,8 @@ def _seconds(text: Any) -> int:
     return math.ceil(sum(Decimal(number) * _DURATION_S[unit] for number, unit in parts))
 
 
-def _pod_group(told: Manifest, done: Converted) -> Manifest:
-    each = Fields(told)
+def _pod_group(manifest: Manifest, done: Converted) -> Manifest:
+    each = Fields(manifest)
     spec: Manifest = {"minMember": each.take("spec.minMember", 1) or 1}
     if queue := each.take("spec.queue"):
         spec["project"] = queue
@@ -176,12 +176,12 @@ def _pod_group(told: Manifest, done: Converted) -> Manifest:
 
 
 def _sub_group(child: Manifest) -> Manifest:
-    told: Manifest = {"name": child["name"], "minMember": child.get("minMember", 1)}
+    made: Manifest = {"name": child["name"], "minMember": child.get("minMember", 1)}
     if child.get("parent"):
-        told["parent"] = child["parent"]
+        made["parent"] = child["parent"]
     if near := _nearness(child.get("topologyConstraint")):
-        told["topologyConstraint"] = near
-    return told
+        made["topologyConstraint"] = near
+    return made
 
 
 def _nearness(given: Any) -> Manifest:
@@ -189,8 +189,8 @@ def _nearness(given: Any) -> Manifest:
     return {key: given[key] for key in known if (given or {}).get(key)}
 
 
-def _topology(told: Manifest, done: Converted) -> Manifest:
-    each = Fields(told)
+def _topology(manifest: Manifest, done: Converted) -> Manifest:
+    each = Fields(manifest)
     levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
     done.lost += each.lost(_WHY)
     return {
@@ -201,8 +201,8 @@ def _topology(told: Manifest, done: Converted) -> Manifest:
     }
 
 
-def _shard(told: Manifest, done: Converted) -> Manifest:
-    each = Fields(told)
+def _shard(manifest: Manifest, done: Converted) -> Manifest:
+    each = Fields(manifest)
     value = each.take("spec.partitionLabelValue", "")
     spec: Manifest = {"nodeSelector": {_POOL_LABEL: value}} if value else {}
     rules = {"binpack": "BinPack", "spread": "Spread"}

@@ -72,23 +72,25 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     done = Converted()
     drafts: dict[str, Draft] = {}
     local: list[tuple[str, str]] = []
-    for told in shaped(objects, _SHAPES):
-        kind = told.get("kind") if str(told.get("apiVersion", "")).startswith(_GROUP) else ""
+    for manifest in shaped(objects, _SHAPES):
+        kind = (
+            manifest.get("kind") if str(manifest.get("apiVersion", "")).startswith(_GROUP) else ""
+        )
         if kind in ("ClusterQueue", "Cohort"):
-            draft = _queue(told, done, is_cohort=kind == "Cohort")
+            draft = _queue(manifest, done, is_cohort=kind == "Cohort")
             drafts[draft.name] = draft
         elif kind == "ResourceFlavor":
-            _flavor(told, done)
+            _flavor(manifest, done)
         elif kind == "LocalQueue":
-            local.append(_local(told, done))
+            local.append(_local(manifest, done))
         elif kind == "Topology":
-            _topology(told, done)
+            _topology(manifest, done)
         elif kind == "WorkloadPriorityClass":
-            _priority(told, done)
-        elif is_workload(told):
-            done.objects.append(_workload(told, done))
+            _priority(manifest, done)
+        elif is_workload(manifest):
+            done.objects.append(_workload(manifest, done))
         else:
-            done.notes.append(f"{Fields(told).named} is not an object of Kueue: left out")
+            done.notes.append(f"{Fields(manifest).named} is not an object of Kueue: left out")
     _add_namespaces(local, drafts, done)
     _limit_cohorts(drafts)
     build(drafts.values(), done, has_namespaces=True)
@@ -135,8 +137,8 @@ def _limit_cohorts(drafts: dict[str, Draft]) -> None:
                 own.set(pool, "gpu", quota=whole(total), limit=whole(total))
 
 
-def _queue(told: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
-    each = Fields(told)
+def _queue(manifest: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
+    each = Fields(manifest)
     above = "parent" if is_cohort else "cohort"
     found = [each.take(f"spec.{key}", "") for key in (f"{above}Name", above)]
     # A cohort and a ClusterQueue may be called alike.
@@ -157,22 +159,22 @@ def _queue(told: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
     return draft
 
 
-def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Converted) -> None:
-    resource = _RESOURCES.get(told["name"])
-    where = f"flavor {flavor}: {told['name']}"
+def _figures(draft: Draft, flavor: str, manifest: Manifest, weight: Any, done: Converted) -> None:
+    resource = _RESOURCES.get(manifest["name"])
+    where = f"flavor {flavor}: {manifest['name']}"
     if resource is None:
         done.lost.append(Lost(draft.named, where, "Ballast counts GPUs, CPU and memory"))
         return
-    quota, borrowing = told["nominalQuota"], told.get("borrowingLimit")
+    quota, borrowing = manifest["nominalQuota"], manifest.get("borrowingLimit")
     quota = quantity_of(draft.named, f"{where}.nominalQuota", quota, is_gpus=resource == "gpu")
     limit = None
     if borrowing is not None:
         field = f"{where}.borrowingLimit"
         borrowing = quantity_of(draft.named, field, borrowing, is_gpus=resource == "gpu")
         limit = _sum(quota, borrowing)
-    if told.get("lendingLimit") is not None:
+    if manifest.get("lendingLimit") is not None:
         why = "what is not used may be borrowed whole, and comes back by reclaim"
-        done.lost.append(Lost(draft.named, f"{where}.lendingLimit={told['lendingLimit']}", why))
+        done.lost.append(Lost(draft.named, f"{where}.lendingLimit={manifest['lendingLimit']}", why))
     if not draft.parent and not draft.name.startswith("cohort:"):
         limit = quota  # It has no cohort to borrow from.
     draft.set(_pool(flavor), resource, quota=quota, limit=limit)
@@ -208,8 +210,8 @@ def _pool(flavor: str) -> str:
     return DEFAULT_POOL if flavor in ("default", "default-flavor") else dns_name(flavor)
 
 
-def _flavor(told: Manifest, done: Converted) -> None:
-    each = Fields(told)
+def _flavor(manifest: Manifest, done: Converted) -> None:
+    each = Fields(manifest)
     labels = each.take("spec.nodeLabels") or {}
     done.lost += each.lost(_WHY)
     if not labels and _pool(each.name) == DEFAULT_POOL:
@@ -227,15 +229,15 @@ def _flavor(told: Manifest, done: Converted) -> None:
     )
 
 
-def _local(told: Manifest, done: Converted) -> tuple[str, str]:
-    each = Fields(told)
+def _local(manifest: Manifest, done: Converted) -> tuple[str, str]:
+    each = Fields(manifest)
     queue = str(each.take("spec.clusterQueue", ""))
     done.lost += each.lost(_WHY)
     return queue, each.namespace
 
 
-def _topology(told: Manifest, done: Converted) -> None:
-    each = Fields(told)
+def _topology(manifest: Manifest, done: Converted) -> None:
+    each = Fields(manifest)
     levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
     done.lost += each.lost(_WHY)
     done.objects.append(
@@ -248,9 +250,9 @@ def _topology(told: Manifest, done: Converted) -> None:
     )
 
 
-def _priority(told: Manifest, done: Converted) -> None:
+def _priority(manifest: Manifest, done: Converted) -> None:
     """As a PriorityClass of Kubernetes, which is what Ballast orders by."""
-    each = Fields(told)
+    each = Fields(manifest)
     value = each.take("value", 0)
     made: Manifest = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -268,9 +270,9 @@ def _priority(told: Manifest, done: Converted) -> None:
     done.lost += each.lost(_WHY)
 
 
-def _workload(told: Manifest, done: Converted) -> Manifest:
+def _workload(manifest: Manifest, done: Converted) -> Manifest:
     """The Job without Kueue's queue label, and not suspended: Ballast holds its pods by a gate."""
-    made = cleaned(told)
+    made = cleaned(manifest)
     labels = made.setdefault("metadata", {}).get("labels") or {}
     name = labels.pop(f"{_GROUP}/priority-class", "")
     labels.pop(_QUEUE_NAME, None)
@@ -286,5 +288,5 @@ def _workload(told: Manifest, done: Converted) -> Manifest:
         template_of(made).setdefault("spec", {})["priorityClassName"] = name
     elif name:
         why = "set priorityClassName in the pod template"
-        done.lost.append(Lost(Fields(told).named, f"{_GROUP}/priority-class={name}", why))
+        done.lost.append(Lost(Fields(manifest).named, f"{_GROUP}/priority-class={name}", why))
     return made

@@ -56,8 +56,8 @@ def build(drafts: Iterable[Draft], into: Converted, *, has_namespaces: bool) -> 
         top, between = _top_of(leaf, by_name)
         departments.setdefault(top or LONE, []).append(leaf)
         for each in between:
-            told = "Ballast has two levels, departments and projects: this level is left out"
-            into.lost.append(Lost(by_name[each].named, "its level", told))
+            why = "Ballast has two levels, departments and projects: this level is left out"
+            into.lost.append(Lost(by_name[each].named, "its level", why))
     for name, projects in departments.items():
         own = by_name.get(name) if name in parents else None
         if own is not None:
@@ -105,8 +105,8 @@ def _weights_of(department: Draft) -> Iterator[Lost]:
         for resource, figures in resources.items():
             weight = figures.pop("overQuotaWeight", None)
             if weight is not None:
-                told = f"{pool}.{resource}.overQuotaWeight={weight}"
-                yield Lost(department.named, told, "the weight of a department is its quota")
+                where = f"{pool}.{resource}.overQuotaWeight={weight}"
+                yield Lost(department.named, where, "the weight of a department is its quota")
 
 
 def _project(draft: Draft, department: str) -> Manifest:
@@ -128,11 +128,11 @@ def _project(draft: Draft, department: str) -> Manifest:
 def _pools(draft: Draft) -> list[Manifest]:
     found = []
     for pool, resources in sorted(draft.pools.items()):
-        told: Manifest = {"name": dns_name(pool)}
-        told |= {name: figures for name, figures in resources.items() if figures}
+        made: Manifest = {"name": dns_name(pool)}
+        made |= {name: figures for name, figures in resources.items() if figures}
         if rank := draft.ranks.get(pool):
-            told["rank"] = rank
-        found.append(told)
+            made["rank"] = rank
+        found.append(made)
     return found
 
 
@@ -227,10 +227,10 @@ def _bare(name: str) -> str:
 def namespaces_by(objects: Iterable[Manifest], keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """(queue, namespace) of every object or pod template that names a queue by one of these
     labels."""
-    for told in objects:
-        space = (told.get("metadata") or {}).get("namespace", "")
-        template = ((told.get("spec") or {}).get("template") or {}).get("metadata") or {}
-        for meta in (told.get("metadata") or {}, template):
+    for manifest in objects:
+        space = (manifest.get("metadata") or {}).get("namespace", "")
+        template = ((manifest.get("spec") or {}).get("template") or {}).get("metadata") or {}
+        for meta in (manifest.get("metadata") or {}, template):
             labels = meta.get("labels") or {}
             for key in keys:
                 if space and labels.get(key):

@@ -73,58 +73,60 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     departments = {
         str(each.get("id")): str(each["name"]) for each in listed if _is_department(each)
     }
-    for told in listed:
-        kind = told.get("kind", "")
-        if "resources" in told and "name" in told:
-            drafts.append(_of_api(told, departments, done))
-        elif kind in ("Project", "Department") and "run.ai" in str(told.get("apiVersion")):
-            drafts.append(_of_object(told, done))
+    for manifest in listed:
+        kind = manifest.get("kind", "")
+        if "resources" in manifest and "name" in manifest:
+            drafts.append(_of_api(manifest, departments, done))
+        elif kind in ("Project", "Department") and "run.ai" in str(manifest.get("apiVersion")):
+            drafts.append(_of_object(manifest, done))
         elif kind == "RunaiJob":
-            done.objects.append(_runai_job(told, done))
-        elif is_workload(told):
-            made = cleaned(told)
+            done.objects.append(_runai_job(manifest, done))
+        elif is_workload(manifest):
+            made = cleaned(manifest)
             drop_scheduler(template_of(made), SCHEDULERS)
             done.objects.append(made)
         else:
-            done.notes.append(f"{Fields(told).named} is not an object of Run:ai: left out")
+            done.notes.append(f"{Fields(manifest).named} is not an object of Run:ai: left out")
     build(drafts, done, has_namespaces=True)
     return done
 
 
 def _flat(objects: Iterable[Manifest]) -> Iterable[Manifest]:
     """The API answers `{"projects": [...]}` and `{"departments": [...]}`."""
-    for told in objects:
+    for manifest in objects:
         lists: list[list[Manifest]] = [
-            told[key] for key in ("departments", "projects") if isinstance(told.get(key), list)
+            manifest[key]
+            for key in ("departments", "projects")
+            if isinstance(manifest.get(key), list)
         ]
         if not lists:
-            yield told
+            yield manifest
         for each in lists:
             yield from (one for one in each if isinstance(one, dict))
 
 
-def _is_department(told: Manifest) -> bool:
+def _is_department(manifest: Manifest) -> bool:
     """Whether it is a department of the API: a project has a namespace, or a parent."""
-    is_project = {"requestedNamespace", "parentId", "departmentId"} & told.keys() or (
-        told.get("status") or {}
+    is_project = {"requestedNamespace", "parentId", "departmentId"} & manifest.keys() or (
+        manifest.get("status") or {}
     ).get("namespace")
-    return "resources" in told and "name" in told and not is_project
+    return "resources" in manifest and "name" in manifest and not is_project
 
 
-def _of_api(told: Manifest, departments: dict[str, str], done: Converted) -> Draft:
-    is_department = _is_department(told)
-    each = Fields(told, f"{'department' if is_department else 'project'} {told['name']}")
+def _of_api(manifest: Manifest, departments: dict[str, str], done: Converted) -> Draft:
+    is_department = _is_department(manifest)
+    each = Fields(manifest, f"{'department' if is_department else 'project'} {manifest['name']}")
     each.take("name")
     for key in _TOLD:
         each.take(key)
     above = str(each.take("parentId") or each.take("departmentId") or "")
-    draft = Draft(_key(told["name"], is_department=is_department), each.named)
+    draft = Draft(_key(manifest["name"], is_department=is_department), each.named)
     if not is_department and above:
         draft.parent = _key(departments.get(above, above), is_department=True)
-    space = each.take("requestedNamespace") or (told.get("status") or {}).get("namespace")
+    space = each.take("requestedNamespace") or (manifest.get("status") or {}).get("namespace")
     if not is_department:
         # What it makes where no name is given.
-        draft.namespaces = [space or f"runai-{told['name']}"]
+        draft.namespaces = [space or f"runai-{manifest['name']}"]
     draft.default_pools = [dns_name(pool) for pool in each.take("defaultNodePools") or ()]
     for figures in each.take("resources") or ():
         _figures(draft, figures, done)
@@ -136,10 +138,10 @@ def _key(name: str, *, is_department: bool) -> str:
     return f"department:{name}" if is_department else name
 
 
-def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
-    pool = (told.get("nodePool") or {}).get("name", "default")
+def _figures(draft: Draft, manifest: Manifest, done: Converted) -> None:
+    pool = (manifest.get("nodePool") or {}).get("name", "default")
     for resource in ("gpu", "cpu", "memory"):
-        given = told.get(resource) or {}
+        given = manifest.get(resource) or {}
         quota, limit, weight = (
             number_of(draft.named, f"{pool}.{resource}.{key}", given.get(key))
             for key in ("deserved", "limit", "overQuotaWeight")
@@ -157,19 +159,19 @@ def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
             limit=amount(resource, limit, unit),
             overQuotaWeight=whole_weight(draft.named, where, weight, done, most=_MOST_WEIGHT),
         )
-    if rank := told.get("priority"):
+    if rank := manifest.get("priority"):
         done.lost.append(Lost(draft.named, f"{pool}.priority={rank}", _WHY["range"]))
 
 
-def _of_object(told: Manifest, done: Converted) -> Draft:
+def _of_object(manifest: Manifest, done: Converted) -> Draft:
     """A Project or Department of older clusters."""
-    each = Fields(told)
-    is_department = told["kind"] == "Department"
+    each = Fields(manifest)
+    is_department = manifest["kind"] == "Department"
     draft = Draft(_key(each.name, is_department=is_department), each.named)
     if above := each.take("spec.department") or each.take("spec.departmentName"):
         draft.parent = _key(str(above), is_department=True)
     if not is_department:
-        draft.namespaces = [(told.get("status") or {}).get("namespace") or f"runai-{each.name}"]
+        draft.namespaces = [(manifest.get("status") or {}).get("namespace") or f"runai-{each.name}"]
     quota, limit = (
         number_of(each.named, f"spec.{key}", each.take(f"spec.{key}"))
         for key in ("deservedGpus", "maxAllowedGpus")
@@ -184,9 +186,9 @@ def _of_object(told: Manifest, done: Converted) -> Draft:
     return draft
 
 
-def _runai_job(told: Manifest, done: Converted) -> Manifest:
+def _runai_job(manifest: Manifest, done: Converted) -> Manifest:
     """A RunaiJob has a Job's spec; fractions stand in annotations that Ballast reads."""
-    made = cleaned(told)
+    made = cleaned(manifest)
     made["apiVersion"], made["kind"] = "batch/v1", "Job"
     template = template_of(made)
     drop_scheduler(template, SCHEDULERS)
@@ -195,5 +197,5 @@ def _runai_job(told: Manifest, done: Converted) -> Manifest:
         if value:
             note(template, key, str(value))
     if NVIDIA_GPU not in str(template) and "gpu-" not in str(template):
-        done.lost.append(Lost(Fields(told).named, "GPUs", "its pods ask for none"))
+        done.lost.append(Lost(Fields(manifest).named, "GPUs", "its pods ask for none"))
     return made

@@ -47,8 +47,8 @@ def shaped(objects: Iterable[Manifest], shapes: Mapping[str, Shape]) -> Iterator
 
     Raises a ValueError that names the object and the field, and says what is accepted there.
     """
-    for told in objects:
-        read = _read(told, {"kind": str, "apiVersion": str, "metadata": _META}, "", "object")
+    for manifest in objects:
+        read = _read(manifest, {"kind": str, "apiVersion": str, "metadata": _META}, "", "object")
         shape = shapes.get(read.get("kind", ""), WORKLOAD)
         yield _read(read, shape, "", Fields(read).named)
 
@@ -64,8 +64,8 @@ def _read(value: Any, shape: Shape, at: str, named: str) -> Any:
     return value
 
 
-def _read_fields(told: Manifest, shape: Mapping[str, Shape], at: str, named: str) -> Manifest:
-    made = dict(told)
+def _read_fields(manifest: Manifest, shape: Mapping[str, Shape], at: str, named: str) -> Manifest:
+    made = dict(manifest)
     for key, inner in shape.items():
         name, path = key.removesuffix("!"), f"{at}.{key}".strip(".!")
         if made.get(name) is not None:

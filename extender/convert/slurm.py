@@ -219,8 +219,8 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
     done.lost.append(Lost(named, "image", why))
     for key, value in options.items():
         if key not in _SILENT:
-            told = _WHY_NOT.get(key, "there is no counterpart")
-            done.lost.append(Lost(named, f"--{key}={value}" if value else f"--{key}", told))
+            why_not = _WHY_NOT.get(key, "there is no counterpart")
+            done.lost.append(Lost(named, f"--{key}={value}" if value else f"--{key}", why_not))
     # Of the pod: a Job's own deadline would also count the time that it waits.
     pod: Manifest = {"restartPolicy": "Never", "containers": [container]}
     pod |= {"activeDeadlineSeconds": seconds} if seconds else {}
@@ -314,10 +314,10 @@ def _resources(options: dict[str, str], gpus: int) -> dict[str, Any]:
     if memory := options.pop("mem", ""):
         number, unit = memory.rstrip("KMGTkmgt"), memory[-1:].upper()
         requests["memory"] = f"{number}{unit}i" if unit in "KMGT" and unit else f"{number}Mi"
-    told: dict[str, Any] = {"requests": requests} if requests else {}
+    made: dict[str, Any] = {"requests": requests} if requests else {}
     if gpus:
-        told["limits"] = {NVIDIA_GPU: str(gpus)}
-    return told
+        made["limits"] = {NVIDIA_GPU: str(gpus)}
+    return made
 
 
 def _seconds(text: str) -> int:

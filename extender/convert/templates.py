@@ -30,14 +30,14 @@ _WRITTEN: Final = (
 )
 
 
-def is_workload(told: Manifest) -> bool:
+def is_workload(manifest: Manifest) -> bool:
     """Whether it is one of Kubernetes' own kinds that has a pod template."""
-    return told.get("kind") in _TEMPLATES and told.get("apiVersion") in _MINE
+    return manifest.get("kind") in _TEMPLATES and manifest.get("apiVersion") in _MINE
 
 
-def cleaned(told: Manifest) -> Manifest:
+def cleaned(manifest: Manifest) -> Manifest:
     """A copy that can be created: without status and what the API server wrote."""
-    made = copy.deepcopy(told)
+    made = copy.deepcopy(manifest)
     made.pop("status", None)
     meta = made.get("metadata") or {}
     for key in _WRITTEN:
@@ -45,10 +45,10 @@ def cleaned(told: Manifest) -> Manifest:
     return made
 
 
-def template_of(told: Manifest) -> Manifest:
+def template_of(manifest: Manifest) -> Manifest:
     """The pod template, in place: changing it changes the object."""
-    found: Any = told
-    for key in _TEMPLATES[told["kind"]]:
+    found: Any = manifest
+    for key in _TEMPLATES[manifest["kind"]]:
         found = found.setdefault(key, {})
     result: Manifest = found
     return result

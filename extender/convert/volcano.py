@@ -85,24 +85,24 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: dict[str, Draft] = {}
     used: list[tuple[str, str]] = list(namespaces_by(listed, _QUEUE_KEYS))
-    for told in listed:
-        group, kind = str(told.get("apiVersion", "")).partition("/")[0], told.get("kind")
+    for manifest in listed:
+        group, kind = str(manifest.get("apiVersion", "")).partition("/")[0], manifest.get("kind")
         if group == "scheduling.volcano.sh" and kind == "Queue":
-            draft = _queue(told, done)
+            draft = _queue(manifest, done)
             if draft.name not in _ROOT:
                 drafts[draft.name] = draft
         elif group == "scheduling.volcano.sh" and kind == "PodGroup":
-            done.objects.append(_pod_group(told, done, used))
+            done.objects.append(_pod_group(manifest, done, used))
         elif group == "batch.volcano.sh" and kind == "Job":
-            done.objects += _job(told, done, used)
-        elif is_workload(told):
-            made = cleaned(told)
+            done.objects += _job(manifest, done, used)
+        elif is_workload(manifest):
+            made = cleaned(manifest)
             template = template_of(made)
             drop_scheduler(template, SCHEDULERS)
-            change(template, _VGPU, Fields(told).named, done)
+            change(template, _VGPU, Fields(manifest).named, done)
             done.objects.append(made)
         else:
-            done.notes.append(f"{Fields(told).named} is not an object of Volcano: left out")
+            done.notes.append(f"{Fields(manifest).named} is not an object of Volcano: left out")
     for queue, space in used:
         if queue in drafts and space:
             drafts[queue].namespaces.append(space)
@@ -110,15 +110,15 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     return done
 
 
-def _queue(told: Manifest, done: Converted) -> Draft:
-    each = Fields(told)
+def _queue(manifest: Manifest, done: Converted) -> Draft:
+    each = Fields(manifest)
     parent = str(each.take("spec.parent", "") or "")
     draft = Draft(each.name, each.named, parent="" if parent in _ROOT else parent)
     weight = each.take("spec.weight", 1)
     guarantee = each.take("spec.guarantee.resource") or {}
     deserved = each.take("spec.deserved") or {}
     capability = each.take("spec.capability") or {}
-    if told.get("spec", {}).get("reclaimable") is True:
+    if manifest.get("spec", {}).get("reclaimable") is True:
         each.take("spec.reclaimable")
     for name in sorted({*guarantee, *deserved, *capability}):
         resource = {NVIDIA_GPU: "gpu", "cpu": "cpu", "memory": "memory"}.get(name)
@@ -139,14 +139,14 @@ def _queue(told: Manifest, done: Converted) -> Draft:
             limit=quantity_of(each.named, f"spec.capability.{name}", limit, is_gpus=is_gpus),
         )
     draft.set("", "gpu", overQuotaWeight=None if weight == 1 else weight)
-    if told.get("spec", {}).get("reclaimable") is False:
+    if manifest.get("spec", {}).get("reclaimable") is False:
         done.lost.append(Lost(each.named, "spec.reclaimable=False", _WHY["spec.reclaimable"]))
     done.lost += each.lost(_WHY)
     return draft
 
 
-def _pod_group(told: Manifest, done: Converted, used: list[tuple[str, str]]) -> Manifest:
-    each = Fields(told)
+def _pod_group(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> Manifest:
+    each = Fields(manifest)
     spec: Manifest = {"minMember": max(1, each.take("spec.minMember", 1) or 1)}
     if (queue := each.take("spec.queue")) and queue != "default":
         spec["project"] = dns_name(queue)
@@ -170,8 +170,8 @@ def _group(each: Fields, spec: Manifest) -> Manifest:
     }
 
 
-def _job(told: Manifest, done: Converted, used: list[tuple[str, str]]) -> list[Manifest]:
-    each = Fields(told)
+def _job(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> list[Manifest]:
+    each = Fields(manifest)
     # Volcano, too, calls tasks without a name so.
     tasks = [
         {**task, "name": task.get("name") or f"default{i}"}

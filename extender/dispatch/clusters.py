@@ -110,12 +110,12 @@ class WorkerClusters:
         # The time of the whole question is the caller's.
         call = Call("POST", _PATH, "simulations", body=body, deadline_s=2 * self._answer_s)
         try:
-            told = msgspec.json.decode(await client.send(call), type=_Told).status.workloads
+            answer = msgspec.json.decode(await client.send(call), type=_Told).status.workloads
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _CannotAskError(f"its answer can't be read: {error}") from None
-        if not told:
+        if not answer:
             raise _CannotAskError("its answer is empty")
-        return told[-1]
+        return answer[-1]
 
     async def _client(self, name: str, cluster: MultiKueueCluster | None) -> Client:
         if cluster is None:

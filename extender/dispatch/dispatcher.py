@@ -119,18 +119,20 @@ class Dispatcher:
             return
         heard = await self._ask_all(self._state.clusters_of(check), wanted)
         chosen = choose(heard, turn.tried)
-        told = "; ".join(map(str, heard)) or f"AdmissionCheck {check} leads to no MultiKueueConfig"
+        message = (
+            "; ".join(map(str, heard)) or f"AdmissionCheck {check} leads to no MultiKueueConfig"
+        )
         if not chosen:
             self._turns.refuse(turn)
-            await self._tell(read, Reason.NO_CLUSTER, told)
+            await self._tell(read, Reason.NO_CLUSTER, message)
             return
         if read.workload.status.nominated_cluster_names != chosen:
             turn.version = version_of((await nominate(self._client, read.whole, chosen)).metadata)
             for cluster in chosen:
                 _NOMINATIONS.labels(cluster).inc()
         self._turns.nominate(turn, chosen, wanted)
-        _log.info("nominated", workload=read.workload.key, clusters=chosen, answers=told)
-        await self._tell(read, Reason.NOMINATED, f"{', '.join(chosen)}. {told}")
+        _log.info("nominated", workload=read.workload.key, clusters=chosen, answers=message)
+        await self._tell(read, Reason.NOMINATED, f"{', '.join(chosen)}. {message}")
 
     async def _ask_all(self, clusters: Sequence[str], wanted: WantedWorkload) -> list[Heard]:
         heard = await asyncio.gather(

@@ -104,7 +104,7 @@ def _handler(
             raise
         started = time.perf_counter()
         try:
-            told = await answer(body)
+            reply = await answer(body)
         except BadBodyError as error:
             count("bad_request")
             return _refuse(400, str(error))
@@ -112,8 +112,8 @@ def _handler(
             count("crashed")
             raise
         duration.observe(time.perf_counter() - started)
-        count(told.result)
-        return web.Response(body=told.body, content_type=JSON)
+        count(reply.result)
+        return web.Response(body=reply.body, content_type=JSON)
 
     return handle
 

@@ -399,8 +399,8 @@ def version_precondition(resource_version: str) -> list[dict[str, object]]:
 
 def selection_query(selection: Mapping[str, Any]) -> dict[str, str]:
     """The query parameters of a list or watch that stand for `selection`."""
-    told = {
+    query = {
         "labelSelector": selection.get("label_selector", ""),
         "fieldSelector": selection.get("field_selector", ""),
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in query.items() if value}

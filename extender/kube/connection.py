@@ -101,11 +101,11 @@ class Connection:
 
     def options(self) -> dict[str, Any]:
         """What every request must pass on to aiohttp besides its own arguments."""
-        told = {
+        given = {
             "server_hostname": self._configuration.tls_server_name,
             "proxy": self._configuration.proxy,
         }
-        return {key: value for key, value in told.items() if value}
+        return {key: value for key, value in given.items() if value}
 
     async def headers(self) -> dict[str, str]:
         """The authorization header, from a token file that is read again each minute."""
@@ -113,7 +113,7 @@ class Connection:
             settings = await self._configuration.auth_settings()
         except (_config.ConfigException, OSError) as error:
             raise Unauthorized(f"{self.host}: cannot read the token: {error}") from error
-        return {told["key"]: told["value"].strip() for told in settings.values()}
+        return {setting["key"]: setting["value"].strip() for setting in settings.values()}
 
     async def renew(self, generation: int) -> None:
         """Reads the credentials again, unless that happened since `generation` was current."""

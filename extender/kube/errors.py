@@ -156,8 +156,8 @@ def _causes(status: Status) -> tuple[str, ...]:
 
 def _retry_after_s(status: Status, header: str) -> float:
     """Seconds from the body's details or the header; 0 where neither is a number of seconds."""
-    told: Any = (status.details or {}).get("retryAfterSeconds") or header
+    seconds: Any = (status.details or {}).get("retryAfterSeconds") or header
     try:
-        return max(0.0, float(told))
+        return max(0.0, float(seconds))
     except (TypeError, ValueError):
         return 0.0

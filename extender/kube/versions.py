@@ -45,11 +45,11 @@ class Versions:
             now = asyncio.get_running_loop().time()
             if self._stale_since is None:
                 self._stale_since = now
-            told = f"list of {self._plural}: is at version {_number(version)}"
-            told += f", {self._newest} was seen before"
+            message = f"list of {self._plural}: is at version {_number(version)}"
+            message += f", {self._newest} was seen before"
             if now - self._stale_since < self._stale_s:
-                raise Unavailable(told, reason="StaleList")
-            self._take_as_restored(told)
+                raise Unavailable(message, reason="StaleList")
+            self._take_as_restored(message)
         self._stale_since = None
         self._newest = _number(version)
 
@@ -73,15 +73,15 @@ class Versions:
     def advance(self, version: str) -> None:
         """A watch is at this version; raises Expired if a newer one was seen."""
         if self.is_behind(version):
-            told = f"watch of {self._plural}: {version} after {self._newest}"
-            raise Expired(told, reason="StaleWatch")
+            message = f"watch of {self._plural}: {version} after {self._newest}"
+            raise Expired(message, reason="StaleWatch")
         self.current = version
         self._newest = max(self._newest, _number(version))
 
-    def _take_as_restored(self, told: str) -> None:
+    def _take_as_restored(self, message: str) -> None:
         if self._ends_on_restore:
-            raise Restored(f"the cluster's store went back in time: {told}")
-        _log.warning("the cluster's store went back in time", error=told)
+            raise Restored(f"the cluster's store went back in time: {message}")
+        _log.warning("the cluster's store went back in time", error=message)
         # The list is the truth now, and no comparison with what was seen before holds.
         self._newest, self.current, self._stale_since = 0, "", None
 

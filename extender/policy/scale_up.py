@@ -207,5 +207,5 @@ def _is_whole(pod: PodView) -> bool:
 def _why_not(workload: WorkloadView, refused: Refused | None) -> str:
     if refused is not None and refused.reason is Reason.OVER_LIMIT:
         return "only work within its project's and department's quota gets new nodes"
-    told = refused.detail.removeprefix(f"{workload.key}: ") if refused else ""
-    return f"new nodes do not help: {told or 'its turn has not come'}"
+    detail = refused.detail.removeprefix(f"{workload.key}: ") if refused else ""
+    return f"new nodes do not help: {detail or 'its turn has not come'}"

@@ -123,10 +123,10 @@ def _nri(nodes: list[Node]) -> PreflightFinding:
     none, off = list[str](), list[str]()
     for each in nodes:
         name, version = _runtime(each)
-        told = f"{each.name} ({each.status.node_info.container_runtime_version or 'unknown'})"
+        named = f"{each.name} ({each.status.node_info.container_runtime_version or 'unknown'})"
         if (name == "containerd" and version >= (2, 0)) or (name == "cri-o" and version >= (1, 26)):
             continue
-        (off if name == "containerd" and version >= (1, 7) else none).append(told)
+        (off if name == "containerd" and version >= (1, 7) else none).append(named)
     if none:
         advice = (
             "shares of a card need containerd 1.7 or CRI-O 1.26; use the overlay"

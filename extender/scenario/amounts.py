@@ -43,8 +43,8 @@ def cards(value: Amount) -> int:
     except UnitError:
         n, rest = -1, 0
     if rest or not 0 <= n <= MOST_CARDS:
-        told = f"{json.dumps(value)[:_MOST_SHOWN]} is not accepted"
-        raise UnitError(f"{told}; accepted: whole numbers from 0 to {MOST_CARDS}")
+        message = f"{json.dumps(value)[:_MOST_SHOWN]} is not accepted"
+        raise UnitError(f"{message}; accepted: whole numbers from 0 to {MOST_CARDS}")
     return n
 
 

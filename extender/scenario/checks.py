@@ -78,8 +78,8 @@ def _in_queue(place: str, queue: Queue) -> Iterator[str]:
 
 def _in_figures(place: str, figures: Figures, read: Read) -> Iterator[str]:
     bounds = {"quota": read, "limit": read}
-    for told in _fields(place, figures, bounds):
-        yield f"{told}, or null: unlimited"
+    for fault in _fields(place, figures, bounds):
+        yield f"{fault}, or null: unlimited"
     yield from _fields(place, figures, {"weight": amounts.fraction})
 
 

@@ -175,12 +175,12 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
 def _queue_view(cluster: Cluster, queue: Queue, age: int, weights: Weights) -> state.QueueView:
     case = cluster.case
     if queue.parent is not None and queue.parent not in cluster.queues:
-        told = f"there is no queue {queue.parent or 'of an empty name'}"
-        raise ScenarioError(f"{case.id}: queue {queue.name}: parent: {told}")
+        why = f"there is no queue {queue.parent or 'of an empty name'}"
+        raise ScenarioError(f"{case.id}: queue {queue.name}: parent: {why}")
     for name in (*queue.pools, *queue.node_pools):
         if name not in cluster.pools:
-            told = f"there is no node pool {name}; there are: {', '.join(cluster.pools)}"
-            raise ScenarioError(f"{case.id}: queue {queue.name}: {told}")
+            why = f"there is no node pool {name}; there are: {', '.join(cluster.pools)}"
+            raise ScenarioError(f"{case.id}: queue {queue.name}: {why}")
     reading = _Reading(cluster, queue, weights)
     *_, top = cluster.lineage(queue.name)
     if top.parent is not None:

@@ -161,8 +161,8 @@ def _accepted(kind: inspect.Type, value: object) -> str:
     numbers = _numbers(types)
     is_amount = numbers and any(isinstance(each, inspect.StrType) for each in types)
     found = [numbers, *(_shape(each, value) for each in types)]
-    if told := ", or ".join(each for each in found if each and not is_amount):
-        return told
+    if in_words := ", or ".join(each for each in found if each and not is_amount):
+        return in_words
     texts = [each for each in types if isinstance(each, inspect.StrType)]
     if not texts or numbers:
         return ""

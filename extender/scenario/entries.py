@@ -55,9 +55,9 @@ def read_entries(path: Path) -> list[Entry]:
         raise ScenarioError(f"{path}: it is nested too deeply") from None
     except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
         # YAML that looks like a date and is none is a ValueError, text that is no UTF-8 too.
-        told = _SOURCE.sub(" in", " ".join(str(error).split()))
-        told = _BYTE.sub(lambda at: _in_line(text, int(at["at"])), told)
-        raise ScenarioError(f"{path}: not {'JSON' if is_json else 'YAML'}: {told}") from error
+        message = _SOURCE.sub(" in", " ".join(str(error).split()))
+        message = _BYTE.sub(lambda at: _in_line(text, int(at["at"])), message)
+        raise ScenarioError(f"{path}: not {'JSON' if is_json else 'YAML'}: {message}") from error
     return entries
 
 
@@ -155,8 +155,8 @@ class _Loader(Composer, yaml.CSafeLoader):
         is_alias = self.check_event(yaml.AliasEvent)
         self._n_values += self._sizes.get(anchor, 1) if is_alias else 1
         if self._n_values > _MOST_VALUES:
-            told = f"its aliases stand for more than {_MOST_VALUES:,} values"
-            raise ComposerError(None, None, told, event.start_mark)
+            message = f"its aliases stand for more than {_MOST_VALUES:,} values"
+            raise ComposerError(None, None, message, event.start_mark)
         node = super().compose_node(parent, index)
         if anchor is not None and not is_alias:
             self._sizes[anchor] = self._n_values - before
@@ -171,8 +171,8 @@ class _Loader(Composer, yaml.CSafeLoader):
                 continue
             line = key.start_mark.line
             if (before := first.get((key.tag, key.value))) is not None:
-                told = f"line {line + 1}: {_name(key.value)} is given twice in one mapping"
-                self.twice.append((line, f"{told}, first in line {before + 1}"))
+                message = f"line {line + 1}: {_name(key.value)} is given twice in one mapping"
+                self.twice.append((line, f"{message}, first in line {before + 1}"))
             first.setdefault((key.tag, key.value), line)
         return node
 

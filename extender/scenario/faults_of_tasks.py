@@ -30,8 +30,8 @@ def faults_of_task(place: str, task: Task, *, has_groups: bool) -> Iterator[str]
         yield f"{place}.group: the job's group has no children; accepted: none"
     milli = MILLI_PER_GPU if task.gpu is UNSET else amounts.gpus(task.gpu)
     if task.devices > 1 and not task.gpu_memory and not 0 < milli < MILLI_PER_GPU:
-        told = "without a fraction of a card or gpuMemory"
-        yield f"{place}.devices: {task.devices} {told}; accepted: 1 (gpu says how many whole cards)"
+        what = "without a fraction of a card or gpuMemory"
+        yield f"{place}.devices: {task.devices} {what}; accepted: 1 (gpu says how many whole cards)"
     for at, rule in enumerate(task.node_affinity):
         yield from _in_requirement(f"{place}.nodeAffinity[{at}].values", rule)
     for at, toleration in enumerate(task.tolerations):

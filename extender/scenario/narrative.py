@@ -73,10 +73,10 @@ def _rows(queue: str, share: QueueShare, memory_unit: int) -> Iterator[ShareRow]
         if at == GPU or any(bound < UNLIMITED for bound in bounds):
             amounts = (share.quota[at], share.fair_share[at], share.allocated[at])
             if at == MEMORY:
-                told = (_mib(amount, memory_unit) for amount in amounts)
+                in_words = (_mib(amount, memory_unit) for amount in amounts)
             else:
-                told = (_thousandths(amount) for amount in amounts)
-            yield ShareRow(queue, resource, *told)
+                in_words = (_thousandths(amount) for amount in amounts)
+            yield ShareRow(queue, resource, *in_words)
 
 
 def _placed(changes: Iterable[tuple[str, Place]]) -> Iterator[str]:

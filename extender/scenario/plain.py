@@ -8,15 +8,15 @@ import msgspec
 
 def without_defaults(struct: msgspec.Struct) -> Any:
     """The struct as values, with what has its default left out, so that people can read it."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for each in msgspec.structs.fields(struct):
         value = getattr(struct, each.name)
         usual = each.default
         if each.default_factory is not msgspec.NODEFAULT:
             usual = each.default_factory()
         if value != usual:
-            told[each.encode_name] = _plain(value)
-    return told
+            found[each.encode_name] = _plain(value)
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -54,8 +54,8 @@ def run_case(
         return Report(case.id, "skipped", ["it needs what the format cannot say"])
     report = Report(case.id, "passed")
     try:
-        for told in _Run(case, clock, write, judge).differences():
-            report.reasons.append(told)
+        for finding in _Run(case, clock, write, judge).differences():
+            report.reasons.append(finding)
     except ScenarioError as error:
         report.is_unusable = True
         report.reasons.append(str(error))
@@ -115,8 +115,8 @@ class _Run:
         for _ in range(case.rounds.after):
             outcome = yield from self._cycle(world, case.expect)
             reading = Reading(world, outcome.after, outcome)
-            for told in reading.differences(case.expect):
-                yield f"cycle {self.cycle}: {told}"
+            for finding in reading.differences(case.expect):
+                yield f"cycle {self.cycle}: {finding}"
             world.settle(outcome.after)
 
     def _steps(self, world: World, outcome: Outcome) -> Iterator[str]:
@@ -125,8 +125,8 @@ class _Run:
             if step.after or step.finish or step.set or step.add:
                 self.last = None
             outcome = yield from self._cycle(world, step.expect)
-            for told in Reading(world, outcome.after, outcome).differences(step.expect):
-                yield f"step {at + 1}: {told}"
+            for finding in Reading(world, outcome.after, outcome).differences(step.expect):
+                yield f"step {at + 1}: {finding}"
 
     def _cycle(self, world: World, expect: Expectation) -> Generator[str, None, Outcome]:
         self.cycle += 1
@@ -134,8 +134,8 @@ class _Run:
         if self.write is not None:
             self.write(decision(self.case, world, outcome))
         yield from excess(outcome, expect.at_most)
-        for told in self.judge(world, outcome, self.last) if self.judge else ():
-            yield f"cycle {self.cycle}: {told}"
+        for finding in self.judge(world, outcome, self.last) if self.judge else ():
+            yield f"cycle {self.cycle}: {finding}"
         self.last = outcome
         return outcome
 

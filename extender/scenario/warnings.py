@@ -81,15 +81,15 @@ def _on_budget(case: Case, place: str, budget: Budget) -> Iterator[str]:
             yield f"{place}.jobs: there is no job {name}; there are: {_listed(known)}"
         elif not covers(budget, known[name]):
             there = known[name].namespace
-            told = f"{name} is in namespace {there}, the budget in {budget.namespace}"
-            yield f"{place}.jobs: {told}: it does not cover it"
+            why = f"{name} is in namespace {there}, the budget in {budget.namespace}"
+            yield f"{place}.jobs: {why}: it does not cover it"
 
 
 def _on_task(place: str, task: Task) -> Iterator[str]:
     for field in ("node", "cards") if task.state == "pending" else ():
         if getattr(task, field):
-            told = "says nothing for a pending task; nodeSelector keeps one on a node"
-            yield f"{place}.{field}: {told}"
+            why = "says nothing for a pending task; nodeSelector keeps one on a node"
+            yield f"{place}.{field}: {why}"
 
 
 def _on_group(names: _Names, place: str, group: Group) -> Iterator[str]:
@@ -110,8 +110,8 @@ def _on_nearness(names: _Names, place: str, near: Nearness) -> Iterator[str]:
         return
     for field, label in (("required", near.required), ("preferred", near.preferred)):
         if label is not None and label not in labels:
-            told = f"topology {near.name} has no level {label}"
-            yield f"{place}.{field}: {told}; there are: {_listed(labels)}"
+            why = f"topology {near.name} has no level {label}"
+            yield f"{place}.{field}: {why}; there are: {_listed(labels)}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -260,8 +260,8 @@ class World:
         for pool in job.node_pools:
             if pool not in self.cluster.pools:
                 where = f"{self.cluster.case.id}: {job.name}"
-                told = f"there is no node pool {pool}; there are: {', '.join(self.cluster.pools)}"
-                raise ScenarioError(f"{where}: {told}")
+                why = f"there is no node pool {pool}; there are: {', '.join(self.cluster.pools)}"
+                raise ScenarioError(f"{where}: {why}")
         return self.cluster.pools_of(job.node_pools, job.queue)
 
     def _tasks_of(self, made: RunJob) -> Iterator[RunTask]:

@@ -217,16 +217,16 @@ class _Adoption:
         if not speaks(pod):
             return pod
         try:
-            told = tell(pod)
+            translated = tell(pod)
         except UnitError:
-            told = None
-        if told is None:
+            translated = None
+        if translated is None:
             self._assumed[NOT_READ] += 1
             return pod
         containers = list(pod.spec.containers)
-        asked = containers[told.container]
-        containers[told.container] = _asking(asked, told.dropped, told.whole)
-        notes = (pod.metadata.annotations or {}) | told.notes
+        asked = containers[translated.container]
+        containers[translated.container] = _asking(asked, translated.dropped, translated.whole)
+        notes = (pod.metadata.annotations or {}) | translated.notes
         return Pod(
             replace(pod.metadata, annotations=notes),
             replace(pod.spec, containers=containers),

@@ -82,10 +82,10 @@ def _pods_of(workload: Manifest) -> Iterator[Pod]:
     made = 0
     for each in sets:
         template = each["template"]
-        told = msgspec.convert(template.get("metadata") or {}, ObjectMeta, strict=False)
+        pod_meta = msgspec.convert(template.get("metadata") or {}, ObjectMeta, strict=False)
         pod_spec = msgspec.convert(template["spec"], PodSpec, strict=False)
-        labels = dict(told.labels or {})
-        notes = dict(told.annotations or {})
+        labels = dict(pod_meta.labels or {})
+        notes = dict(pod_meta.annotations or {})
         labels[names.LABEL_POD_GROUP] = meta.name
         notes[names.ANNOTATION_MIN_MEMBER] = str(size)
         for number in range(min(int(each["count"]), _MOST_PODS - made)):

@@ -174,11 +174,11 @@ async def _served(client: Client, served: Served) -> list[Manifest]:
 def read_queues(path: Path, text: str) -> list[QueueObject]:
     """The queues of a file; other objects are passed over. Raises QueueFileError."""
     try:
-        told = list(yaml.safe_load_all(text))
+        documents = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise QueueFileError(f"{path}: neither YAML nor JSON: {str(error)[:200]}") from None
     try:
-        found = _read([each for each in documents_of(told) if each])
+        found = _read([each for each in documents_of(documents) if each])
     except msgspec.ValidationError as error:
         raise QueueFileError(f"{path}: {error}") from None
     if not any(isinstance(each, GpuProject) for each in found):

@@ -217,17 +217,17 @@ class Record:
         self, picture: Picture, work: _Work, fate: Mapping[str, tuple[int, int, str]]
     ) -> None:
         """The workload waits at this look, and what Ballast would do about it."""
-        told, now_s = work.told, picture.snapshot.now_s
-        told.seconds = max(0, now_s - work.since_s)
+        line, now_s = work.told, picture.snapshot.now_s
+        line.seconds = max(0, now_s - work.since_s)
         if work.ballast_s:
             return
         if "starts" in fate:
             work.ballast_s = now_s
-            told.ballast_at_first_look = self._looks == 0
-            told.message = fate["starts"][2]
-            told.taken = _taken_for(picture, told.workload)
+            line.ballast_at_first_look = self._looks == 0
+            line.message = fate["starts"][2]
+            line.taken = _taken_for(picture, line.workload)
         else:
-            told.message = fate["waits"][2] if "waits" in fate else ""
+            line.message = fate["waits"][2] if "waits" in fate else ""
 
     def _note_gone(self, picture: Picture, started: Mapping[str, int]) -> None:
         """What waited at an earlier look and is not there any more."""
@@ -285,7 +285,7 @@ def _identity(workload: WorkloadView) -> tuple[str, int]:
 
 def _new_work(workload: WorkloadView, not_before_s: int) -> _Work:
     since_s = max(workload.waits_since or workload.created_at, not_before_s)
-    told = ShadowWork(
+    line = ShadowWork(
         workload=workload.key,
         project=workload.project,
         pods=sum(map(waits, workload.pods)),
@@ -294,7 +294,7 @@ def _new_work(workload: WorkloadView, not_before_s: int) -> _Work:
         seconds=0,
         outcome="waits",
     )
-    return _Work(told, since_s)
+    return _Work(line, since_s)
 
 
 def _end(work: _Work, outcome: Outcome, at_s: int) -> None:

@@ -114,7 +114,7 @@ def _prospects(
             yield Prospect(workload=key, state="not ours", message="none of its pods requests GPUs")
             continue
         refused, state = plan.waits.get(key), _state(plan, workload)
-        told = Prospect(
+        prospect = Prospect(
             workload=key,
             state=state,
             project=workload.project,
@@ -123,12 +123,15 @@ def _prospects(
             moves=sum(each.beneficiary == key for each in plan.moves),
         )
         if state == "starts":
-            told.is_within_quota = _is_within_quota(foresight.picture, workload, holds)
+            prospect.is_within_quota = _is_within_quota(foresight.picture, workload, holds)
         elif refused is not None:
-            told.reason, told.message = refused.reason, refused.detail.removeprefix(f"{key}: ")
+            prospect.reason, prospect.message = (
+                refused.reason,
+                refused.detail.removeprefix(f"{key}: "),
+            )
         if state == "waits":
-            told.earliest = foresight.of(workload).earliest
-        yield told
+            prospect.earliest = foresight.of(workload).earliest
+        yield prospect
 
 
 def _state(plan: Plan, workload: WorkloadView) -> Prospects:

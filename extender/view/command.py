@@ -58,9 +58,9 @@ def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...
     from extender.cli.terminal.show import show_object
 
     spec = _spec(given)
-    told = _on_file(file, spec) if file else _on_cluster(where, spec)
-    show_object(How(output), told, _print, "simulation")
-    worst = {change["what"] for change in told["status"].get("changes", ())}
+    answer = _on_file(file, spec) if file else _on_cluster(where, spec)
+    show_object(How(output), answer, _print, "simulation")
+    worst = {change["what"] for change in answer["status"].get("changes", ())}
     raise SystemExit(STOPS if worst & {"stops", "cannot move"} else OK)
 
 
@@ -99,8 +99,8 @@ def _on_file(path: Path, spec: dict[str, Any]) -> dict[str, Any]:
         status = simulate(_picture_of(path), asked, AsOf("", ""))
     except (BadChangeError, msgspec.ValidationError) as error:
         raise click.ClickException(str(error)) from None
-    told: dict[str, Any] = msgspec.to_builtins(Simulation(spec=asked, status=status))
-    return told
+    answer: dict[str, Any] = msgspec.to_builtins(Simulation(spec=asked, status=status))
+    return answer
 
 
 def _picture_of(path: Path) -> "Picture":
@@ -145,18 +145,18 @@ def _job(text: str) -> dict[str, Any]:
     project, size = _pair(text, "--job")
     pods, times, gpus = size.partition("x")
     if not times or not pods.isdecimal():
-        told = f"{text!r} is not PROJECT=PODSxGPUS, such as a=4x1 or a=1x0.5"
-        raise click.BadParameter(told, param_hint="--job")
+        message = f"{text!r} is not PROJECT=PODSxGPUS, such as a=4x1 or a=1x0.5"
+        raise click.BadParameter(message, param_hint="--job")
     return {"project": project, "pods": int(pods), "gpus": gpus}
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
     from extender.cli.terminal.output import wide_console
     from extender.cli.terminal.show import WIDTH, print_table, safe
 
-    status, out = told["status"], wide_console(WIDTH)
+    status, out = answer["status"], wide_console(WIDTH)
     table = Table(box=None, pad_edge=False, show_header=False)
     for change in status.get("changes", ()):
         lost = f"loses {change['lost']} GPU-h" if change.get("lost") else ""

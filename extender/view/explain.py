@@ -65,7 +65,7 @@ def explain(
     plan = picture.plan
     refused = plan.waits.get(workload.key)
     n_waiting = sum(map(waits, workload.pods))
-    told = Explanation(
+    answer = Explanation(
         metadata=Metadata(workload.name, workload.namespace),
         state=_state(workload, refused, n_waiting),
         workload=workload.key,
@@ -84,28 +84,30 @@ def explain(
         published=published,
     )
     if n_waiting:
-        told.waits_since = as_time(workload.waits_since or workload.created_at)
+        answer.waits_since = as_time(workload.waits_since or workload.created_at)
     if workload.pools and (workload.project, workload.pools[0]) in plan.shares:
-        told.queue = figures_of(workload.project, workload.pools[0], plan, picture.snapshot)
+        answer.queue = figures_of(workload.project, workload.pools[0], plan, picture.snapshot)
     if refused is None:
-        return told
-    told.reason = refused.reason
-    told.message = _plain(refused, workload)
-    told.help = help_for(refused)
-    told.agrees = published in ("", told.reason)
-    told.place = place_of(picture, workload)
-    return told
+        return answer
+    answer.reason = refused.reason
+    answer.message = _plain(refused, workload)
+    answer.help = help_for(refused)
+    answer.agrees = published in ("", answer.reason)
+    answer.place = place_of(picture, workload)
+    return answer
 
 
-def try_ways(told: Explanation, picture: Picture, workload: WorkloadView, is_late: IsLate) -> None:
+def try_ways(
+    explanation: Explanation, picture: Picture, workload: WorkloadView, is_late: IsLate
+) -> None:
     """Try the ways to a place, and ways out, for what waits in line: some decisions each.
 
     Once `is_late`, no further way out is tried.
     """
     refused = picture.plan.waits.get(workload.key)
     if refused is not None and refused.reason not in NOT_IN_LINE:
-        told.checks = list(_checks(picture, workload))
-        told.ways_out, told.not_tried = ways_out(Trial(picture, workload, is_late))
+        explanation.checks = list(_checks(picture, workload))
+        explanation.ways_out, explanation.not_tried = ways_out(Trial(picture, workload, is_late))
 
 
 def _state(workload: WorkloadView, refused: Refused | None, n_waiting: int) -> State:
@@ -125,7 +127,7 @@ def _plain(refused: Refused, workload: WorkloadView) -> str:
 def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
     """What each stage can do for the workload, when the stages before it are done."""
     stages: list[Stage] = []
-    told = ""
+    last = ""
     for stage, name in _STAGES:
         stages.append(stage)
         plan = picture.decided(stages)
@@ -136,12 +138,12 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         message = _plain(refused, workload) if refused else "its turn has not come"
         is_protected = refused is not None and refused.reason is Reason.VICTIMS_PROTECTED
         # A later stage repeats what an earlier one found protected.
-        is_known = is_protected and message != told
+        is_known = is_protected and message != last
         why_not = "" if is_known else _why_not(picture, workload, stage, refused)
         yield Check(name, "no", why_not or message)
-        told = message
+        last = message
     yield from _new_nodes(picture, workload)
-    yield _limits(picture, workload, told)
+    yield _limits(picture, workload, last)
 
 
 def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
@@ -196,10 +198,10 @@ def _why_not(
     return ""
 
 
-def _limits(picture: Picture, workload: WorkloadView, told: str) -> Check:
+def _limits(picture: Picture, workload: WorkloadView, message: str) -> Check:
     """Whether a limit, or a budget that is used up, keeps the workload from a place."""
     refused = picture.plan.waits.get(workload.key)
-    words = told if refused is None else f"{refused.reason} {told}"
+    words = message if refused is None else f"{refused.reason} {message}"
     is_bound = any(each in words for each in (Reason.OVER_LIMIT, Reason.OVER_BUDGET))
     outcome: Outcome = "no" if is_bound else "yes"
     mine = picture.plan.shares.get((workload.project, workload.pools[0] if workload.pools else ""))

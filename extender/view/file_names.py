@@ -55,5 +55,5 @@ class Names:
         if not self.is_anonymous or not name:
             return name
         # Of the name alone, so that a pool, a node and a label that are called alike stay alike.
-        told = hashlib.blake2b(name.encode(), key=self._salt, digest_size=_SHOWN // 2).hexdigest()
-        return f"{kind}-{told}"
+        digest = hashlib.blake2b(name.encode(), key=self._salt, digest_size=_SHOWN // 2).hexdigest()
+        return f"{kind}-{digest}"

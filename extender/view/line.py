@@ -79,7 +79,7 @@ def waiting(
         if is_own_only and not is_named:
             continue
         refused = picture.plan.waits[key]
-        told = Waiting(
+        entry = Waiting(
             position=positions.get(key, 0),
             project=workload.project,
             request=format_gpus(asked_milli(workload, is_waiting_only=True)),
@@ -88,12 +88,12 @@ def waiting(
             never=NEVER in refused.detail,
         )
         if is_named:
-            told.workload, told.user = key, workload.user
-            told.is_group = workload.is_group
-            told.work_kind, told.priority = workload.kind, workload.priority
-            told.waits_since = as_time(workload.waits_since or workload.created_at)
-            told.message = refused.detail.removeprefix(f"{key}: ") or SENTENCES[refused.reason]
-        yield told
+            entry.workload, entry.user = key, workload.user
+            entry.is_group = workload.is_group
+            entry.work_kind, entry.priority = workload.kind, workload.priority
+            entry.waits_since = as_time(workload.waits_since or workload.created_at)
+            entry.message = refused.detail.removeprefix(f"{key}: ") or SENTENCES[refused.reason]
+        yield entry
 
 
 def as_time(unix_s: int) -> str:

@@ -162,14 +162,16 @@ class Questions:
                 found = await asyncio.to_thread(_found, picture, namespace, name)
             # What the controller says now is compared with a picture of now only.
             published = self._pictures.published(found[0].key) if is_tried else ""
-            told = await asyncio.to_thread(explain, picture, found, as_of, published)
-            if told.waiting_pods:
-                told.forecast = await asyncio.to_thread(self._forecasts.tell, picture, found[0])
+            explained = await asyncio.to_thread(explain, picture, found, as_of, published)
+            if explained.waiting_pods:
+                explained.forecast = await asyncio.to_thread(
+                    self._forecasts.tell, picture, found[0]
+                )
             if is_tried:
-                await asyncio.to_thread(try_ways, told, picture, found[0], _timer(TRIED_S))
-            if not told.agrees:
+                await asyncio.to_thread(try_ways, explained, picture, found[0], _timer(TRIED_S))
+            if not explained.agrees:
                 _DISAGREEMENTS.inc()
-            return told
+            return explained
 
         turn = self._long if is_tried else self._short
         return await self._answer(request, "explanations", answer, turn)
@@ -215,8 +217,8 @@ class Questions:
         names = Names(is_anonymous=request.query.get("anonymous") == "true")
 
         def answer(picture: Picture, as_of: AsOf) -> object:
-            told = as_file(picture, names)
-            return SnapshotOfCluster(metadata=Metadata(NOW), as_of=as_of, scenario=told)
+            scenario = as_file(picture, names)
+            return SnapshotOfCluster(metadata=Metadata(NOW), as_of=as_of, scenario=scenario)
 
         return await self._answer(request, "snapshots", _in_thread(answer), self._long)
 
@@ -234,8 +236,8 @@ class Questions:
                 async with turn.lock:
                     if request.transport is None:
                         raise ConnectionResetError("the client has gone")
-                    told = await answer(*turn.take())
-                    body = await asyncio.to_thread(msgspec.json.encode, told)
+                    result = await answer(*turn.take())
+                    body = await asyncio.to_thread(msgspec.json.encode, result)
         finally:
             turn.n_waiting -= 1
         _ANSWERS.labels(resource, str(status)).inc()

@@ -136,11 +136,11 @@ def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[
             yield _change("cannot move", workload.key, before, len(blocked), milli, message)
         if gone:
             milli = sum(pod.held_milli for pod in gone)
-            told = _change(
+            change = _change(
                 "stops", workload.key, before, len(gone), milli, "nothing makes its pod again"
             )
-            told.lost = format_hours(sum(lost_milli_seconds(before, pod) for pod in gone))
-            yield told
+            change.lost = format_hours(sum(lost_milli_seconds(before, pod) for pod in gone))
+            yield change
 
 
 def _runs_on(picture: Picture, key: str, nodes: Set[str]) -> bool:
@@ -152,13 +152,13 @@ def _runs_on(picture: Picture, key: str, nodes: Set[str]) -> bool:
 def _change(what: str, key: str, picture: Picture, pods: int, milli: int, message: str) -> Change:
     workload = picture.snapshot.workloads.get(key)
     project = workload.project if workload else ""
-    told = Change(what, key, project, pods, format_gpus(milli), message)
+    change = Change(what, key, project, pods, format_gpus(milli), message)
     kind = {"stops": Eviction, "moves": Move}.get(what)
     leave = [each for each in leaving(picture.plan) if kind is not None and type(each) is kind]
     pods_of = [_pod_of(each) for each in leave if each.workload == key]
     if pods_of:
-        told.lost = format_hours(sum(lost_milli_seconds(picture, pod) for pod in pods_of))
-    return told
+        change.lost = format_hours(sum(lost_milli_seconds(picture, pod) for pod in pods_of))
+    return change
 
 
 def _pod_of(each: Eviction | Move) -> PodView:
@@ -221,8 +221,8 @@ def fates_of(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
             pods = [pod for pod in workload.pods if waits(pod)]
             milli = sum(pod.demand.total_milli for pod in pods)
             detail = refused.detail.removeprefix(f"{key}: ")
-            told = f"{refused.reason}: {detail}" if detail else refused.reason
-            found.setdefault(key, {})["waits"] = (len(pods), milli, told)
+            message = f"{refused.reason}: {detail}" if detail else refused.reason
+            found.setdefault(key, {})["waits"] = (len(pods), milli, message)
     return found
 
 

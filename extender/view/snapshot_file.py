@@ -84,8 +84,8 @@ class _Writer:
             jobs=jobs,
             budgets=list(self._budgets(workloads)),
         )
-        told: dict[str, Any] = without_defaults(case)
-        return told
+        document: dict[str, Any] = without_defaults(case)
+        return document
 
     # -- the cluster -------------------------------------------------------------------------
 

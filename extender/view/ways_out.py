@@ -204,7 +204,9 @@ def _effect(picture: Picture, plan: Plan) -> str:
             victim = picture.snapshot.workloads.get(eviction.workload)
             stopped[victim.project if victim else ""] += eviction.pod.held_milli
     moved = sum(move.placement.pod.uid not in anyway for move in plan.moves)
-    told = [f"{count_gpus(milli)} of {project} taken" for project, milli in sorted(stopped.items())]
+    parts = [
+        f"{count_gpus(milli)} of {project} taken" for project, milli in sorted(stopped.items())
+    ]
     if moved:
-        told.append(f"{moved} {'pod moves' if moved == 1 else 'pods move'}")
-    return " and ".join(told)
+        parts.append(f"{moved} {'pod moves' if moved == 1 else 'pods move'}")
+    return " and ".join(parts)

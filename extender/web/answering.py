@@ -84,22 +84,24 @@ class Answering:
             accepted = request.headers.get("Accept", "")
             if request.method == "GET" and accepted.startswith("text/event-stream"):
                 return await self._stream(request, page)
-            told = await _told(request, page)
+            outcome = await _told(request, page)
             if "application/json" in accepted and "text/html" not in accepted:
-                if told.later:
-                    told = await _told(request, told.later)
-                body = msgspec.json.encode(told.data)
-                return web.Response(body=body, content_type="application/json", status=told.status)
-            if told.later:
-                return await self._in_two(request, told, told.later)
-            text = self._html(request, told)
-            return web.Response(text=text, content_type="text/html", status=told.status)
+                if outcome.later:
+                    outcome = await _told(request, outcome.later)
+                body = msgspec.json.encode(outcome.data)
+                return web.Response(
+                    body=body, content_type="application/json", status=outcome.status
+                )
+            if outcome.later:
+                return await self._in_two(request, outcome, outcome.later)
+            text = self._html(request, outcome)
+            return web.Response(text=text, content_type="text/html", status=outcome.status)
 
         return handler
 
-    async def _in_two(self, request: web.Request, told: Told, later: Page) -> web.StreamResponse:
+    async def _in_two(self, request: web.Request, outcome: Told, later: Page) -> web.StreamResponse:
         """What is known first, so that it is read while the rest is found."""
-        first, _, last = self._html(request, told).partition(LATER)
+        first, _, last = self._html(request, outcome).partition(LATER)
         answer = web.StreamResponse(headers=HEADERS | _UNBUFFERED)
         answer.content_type, answer.charset = "text/html", "utf-8"
         await answer.prepare(request)
@@ -123,9 +125,9 @@ class Answering:
             await answer.prepare(request)
             last = ""
             for _ in range(ROUNDS):
-                told = await _told(request, page)
-                is_ended = told.status == 401
-                text = self._html(request, told)
+                outcome = await _told(request, page)
+                is_ended = outcome.status == 401
+                text = self._html(request, outcome)
                 if text != last and not (is_ended and last):
                     lines = "".join(f"data: {line}\n" for line in text.splitlines())
                     await answer.write(f"{lines}\n".encode())
@@ -145,16 +147,16 @@ class Answering:
             return False
         return True
 
-    def _html(self, request: web.Request, told: Told) -> str:
+    def _html(self, request: web.Request, outcome: Told) -> str:
         values = self._everywhere | {
-            "page": told.template.removesuffix(".html"),
+            "page": outcome.template.removesuffix(".html"),
             "query": request.query,
             "sort": request.query.get("sort", ""),
-            "command": told.command,
-            "as_of": told.as_of,
+            "command": outcome.command,
+            "as_of": outcome.as_of,
             "later": LATER,
         }
-        return self._templates.get_template(told.template).render(**values | told.values)
+        return self._templates.get_template(outcome.template).render(**values | outcome.values)
 
 
 async def _told(request: web.Request, page: Page, refused: str = "refused.html") -> Told:

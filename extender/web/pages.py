@@ -102,17 +102,17 @@ class Pages:
     async def queue(self, request: web.Request) -> Told:
         """What waits, in order, filtered by reason and words, in pages of `ROWS`."""
         ask, (namespace, is_all) = self._asker(request), self._where(request)
-        told = await ask.queue("" if is_all else namespace)
+        answer = await ask.queue("" if is_all else namespace)
         words = request.query.get("q", "").strip()
         reason = request.query.get("reason", "")
-        found = [each for each in told.items if _matches(each, words)]
+        found = [each for each in answer.items if _matches(each, words)]
         reasons = Counter(each.reason for each in found)
         shown = [each for each in found if not reason or each.reason == reason]
         rows = ordered(shown, _WAITING, request.query.get("sort", ""))
         part = paging(request.query.get("page", ""), len(rows))
         values = {
             "items": rows[part["first"] : part["last"]],
-            "n_all": len(told.items),
+            "n_all": len(answer.items),
             "reasons": reasons.most_common(),
             "reason": reason,
             "words": words,
@@ -120,28 +120,28 @@ class Pages:
             **await _places(ask, namespace, is_all=is_all),
         }
         command = f"kubectl ballast queue {'-A' if is_all else f'-n {namespace}'}"
-        return Told("queue.html", command, values, told, told.as_of)
+        return Told("queue.html", command, values, answer, answer.as_of)
 
     async def workload(self, request: web.Request) -> Told:
         """Why one workload waits, and then the ways out that were tried."""
         ask = self._asker(request)
         namespace, name = request.match_info["ns"], request.match_info["name"]
-        told = await ask.explanation(namespace, name, is_tried=False)
+        answer = await ask.explanation(namespace, name, is_tried=False)
         command = f"kubectl ballast why {name} -n {namespace}"
 
         async def tried(_request: web.Request) -> Told:
             whole = await ask.explanation(namespace, name, is_tried=True)
             return Told("ways.html", command, {"told": whole}, whole)
 
-        later = tried if told.reason else None
-        return Told("workload.html", command, {"told": told}, told, told.as_of, later=later)
+        later = tried if answer.reason else None
+        return Told("workload.html", command, {"told": answer}, answer, answer.as_of, later=later)
 
     async def shares(self, request: web.Request) -> Told:
         """Quota, fair share and what is held, by queue."""
-        told = await self._asker(request).shares()
-        rows = ordered(_tree(told.items), _SHARES, request.query.get("sort", ""))
-        values = {"items": rows, "scale": _scale(told.items)}
-        return Told("shares.html", "kubectl ballast shares", values, told, told.as_of)
+        answer = await self._asker(request).shares()
+        rows = ordered(_tree(answer.items), _SHARES, request.query.get("sort", ""))
+        values = {"items": rows, "scale": _scale(answer.items)}
+        return Told("shares.html", "kubectl ballast shares", values, answer, answer.as_of)
 
     async def cluster(self, request: web.Request) -> Told:
         """Nodes and cards, in pages of `ROWS`."""
@@ -160,12 +160,12 @@ class Pages:
         """The form, and below it what the changed world would bring."""
         ask = self._asker(request)
         form = {key: str(value) for key, value in (await request.post()).items()}
-        told, wrong, status, command = None, "", 200, "kubectl ballast whatif --help"
+        answer, wrong, status, command = None, "", 200, "kubectl ballast whatif --help"
         if request.method == "POST":
             try:
                 spec = changes.read(form)
                 command = changes.command(spec)
-                told = await ask.simulate(spec)
+                answer = await ask.simulate(spec)
             except changes.FormError as error:
                 wrong, status = str(error), 422
             except NoAnswerError as error:
@@ -175,10 +175,10 @@ class Pages:
             "projects": [each for each in shares.items if not _is_department(each)],
             "form": form,
             "wrong": wrong,
-            "told": told.status if told else None,
+            "told": answer.status if answer else None,
         }
-        as_of = told.status.as_of if told and told.status else shares.as_of
-        data = told or {"message": wrong}
+        as_of = answer.status.as_of if answer and answer.status else shares.as_of
+        data = answer or {"message": wrong}
         return Told("whatif.html", command, values, data, as_of, status)
 
     async def evictions(self, request: web.Request) -> Told:

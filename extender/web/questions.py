@@ -239,10 +239,10 @@ def _segment(text: str) -> str:
 
 
 def _refused(error: KubeError) -> NoAnswerError:
-    told = _REQUEST.sub("", error.message)
-    if "could not find the requested resource" in told or "page not found" in told:
-        told = (
+    message = _REQUEST.sub("", error.message)
+    if "could not find the requested resource" in message or "page not found" in message:
+        message = (
             "This cluster does not answer questions:"
             " kubectl apply -k manifests/overlays/view installs what does."
         )
-    return NoAnswerError(told, error.status or 503)
+    return NoAnswerError(message, error.status or 503)

@@ -166,15 +166,15 @@ class Holders:
 
     async def run(self) -> None:
         """Keep them until cancelled; what fails is tried again."""
-        told = ""
+        last = ""
         while True:
             try:
                 await self.keep()
-                told = ""
+                last = ""
             except (KubeError, KubeletError) as error:
-                if (why := str(error)) != told:
+                if (why := str(error)) != last:
                     _log.warning("could not keep the holders of cards", error=why)
-                told = why
+                last = why
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.cards.agent.changes(), EVERY_S)
 

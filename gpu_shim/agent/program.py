@@ -237,13 +237,13 @@ async def cards_of(options: AgentOptions) -> tuple[Nvml | None, Sequence[Device]
 
 
 async def _opened(options: AgentOptions) -> tuple[Nvml, Sequence[Device]]:
-    told = ""
+    last = ""
     while True:
         try:
             nvml = await asyncio.to_thread(Nvml, options.nvml)
             return nvml, await asyncio.to_thread(nvml.devices)
         except NvmlError as error:
-            if (why := str(error)) != told:
+            if (why := str(error)) != last:
                 _log.warning("waiting for the driver", node=options.node, why=why)
-            told = why
+            last = why
             await asyncio.sleep(NVML_RETRY_S)

@@ -44,16 +44,16 @@ async def solo(bench: Bench) -> list[Line]:
     for shim in SHIMS:
         value, more = launch_ns[shim], launch_ns[shim] - launch_ns["none"]
         bars = () if shim == "none" else (Bar(more, "ns more", most=50),)
-        told = f"{value:.1f}" if shim == "none" else f"{value:.1f} ({more:+.1f} ns)"
-        told += f", processes {min(launches[shim]):.1f} to {max(launches[shim]):.1f}"
-        lines.append(Line(1, f"launch, ns, shim: {shim}", told, bars, int(value > 0)))
+        text = f"{value:.1f}" if shim == "none" else f"{value:.1f} ({more:+.1f} ns)"
+        text += f", processes {min(launches[shim]):.1f} to {max(launches[shim]):.1f}"
+        lines.append(Line(1, f"launch, ns, shim: {shim}", text, bars, int(value > 0)))
         for what, job in jobs.items():
             out = (await bench.stage.play([StageTenant("a", job)], shim, bench.settings))["a"]
             value = out.n / bench.seconds
             less = 100 * (1 - value / before.setdefault(what, value))
             bars = () if shim == "none" else (Bar(less, "% less", most=0.5),)
-            told = f"{value:.1f}" if shim == "none" else f"{value:.1f} ({less:.2f} % less)"
-            lines.append(Line(1, f"{what}, shim: {shim}", told, bars, int(value > 0)))
+            text = f"{value:.1f}" if shim == "none" else f"{value:.1f} ({less:.2f} % less)"
+            lines.append(Line(1, f"{what}, shim: {shim}", text, bars, int(value > 0)))
     return lines
 
 
@@ -117,15 +117,15 @@ def _shares(due: _Due, out: Mapping[str, StageOutcome]) -> list[Line]:
             Bar(abs(clock - percent), "points by clock", most=points_off(due.bench)),
             Bar(abs(account - percent), "points by account", most=points_off(due.bench)),
         )
-        told = f"work {100 * each.n / due.alone_n:.1f} %, clock {clock:.1f} %"
+        text = f"work {100 * each.n / due.alone_n:.1f} %, clock {clock:.1f} %"
         if not held_ns:
-            lines.append(Line(due.row, label, told, n_samples=each.n))
+            lines.append(Line(due.row, label, text, n_samples=each.n))
             continue
-        told += f", account {account:.1f} %"
-        lines.append(Line(due.row, label, told, shares, each.n))
+        text += f", account {account:.1f} %"
+        lines.append(Line(due.row, label, text, shares, each.n))
         one = Bar(off, "points", most=200 * float(due.settings.precision))
-        told = f"{off:.1f} points"
-        lines.append(Line(due.row, f"{label}, worst plan", told, (one,), len(windows)))
+        text = f"{off:.1f} points"
+        lines.append(Line(due.row, f"{label}, worst plan", text, (one,), len(windows)))
     return [*lines, *_together(due, runs, sum(each.n for each in out.values()), held_ns > 0)]
 
 
@@ -134,12 +134,12 @@ def _together(due: _Due, runs: Mapping[str, Sequence[Run]], n: int, is_held: boo
     total_ns = sum(busy_ns(each) for each in runs.values()) or 1
     part, overlap = 100 * n / due.alone_n, 100 * overlap_ns(runs) / total_ns
     bars = Bar(part, "% of alone", least=98), Bar(overlap, "% overlap", most=1)
-    told = f"{part:.1f} % of alone, overlap {overlap:.2f} %"
+    text = f"{part:.1f} % of alone, overlap {overlap:.2f} %"
     gaps = gaps_ns(runs)
     unused = f"p50 {quantile(gaps, 0.5) / 1e3:.0f} us, p99 {quantile(gaps, 0.99) / 1e3:.0f} us"
     what = f"{due.what}: card unused at a hand-over"
     return [
-        Line(due.row, f"{due.what}: all together", told, bars if is_held else (), n),
+        Line(due.row, f"{due.what}: all together", text, bars if is_held else (), n),
         Line(due.row, what, unused, n_samples=len(gaps)),
     ]
 
@@ -228,10 +228,10 @@ async def shapes(bench: Bench) -> list[Line]:
         held = {name: each.held_ns for name, each in out.items()}
         total = sum(held.values())
         parts = {name: 100 * ns / (total or 1) for name, ns in held.items()}
-        told = ", ".join(f"{name} {of:.1f} %" for name, of in parts.items())
+        text = ", ".join(f"{name} {of:.1f} %" for name, of in parts.items())
         bar = Bar(parts["a"], "% for a", least=50 - points, most=50 + points)
         label = f"{what} against kernels of 5 ms, half each"
-        lines.append(Line(5, label, told, (bar,), out["a"].n if total else 0))
+        lines.append(Line(5, label, text, (bar,), out["a"].n if total else 0))
     return lines
 
 
@@ -248,8 +248,8 @@ async def latency(bench: Bench) -> list[Line]:
     for what, shim, settings in cases:
         out = await bench.stage.play([requests, busy], shim, settings)
         took = out["a"].answers[0]["took_ms"]
-        told = f"p50 {quantile(took, 0.5):.0f} ms, p99 {quantile(took, 0.99):.0f} ms"
-        lines.append(Line(6, f"requests, {what}", told, n_samples=len(took)))
+        text = f"p50 {quantile(took, 0.5):.0f} ms, p99 {quantile(took, 0.99):.0f} ms"
+        lines.append(Line(6, f"requests, {what}", text, n_samples=len(took)))
     return lines
 
 
@@ -259,8 +259,8 @@ async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
     for way in ("plain", "managed", "queued", "physical"):
         job = {"do": "fill", "way": way, "step_mib": 64}
         out = await bench.stage.play([StageTenant("a", job, cap_mib=cap_mib)], "arbiter")
-        told = out["a"].answers[0]
-        taken, free, status = told["taken_mib"], told["free_mib"], told["status"]
+        first = out["a"].answers[0]
+        taken, free, status = first["taken_mib"], first["free_mib"], first["status"]
         code = "out of memory" if status == OUT_OF_MEMORY else f"error {status}"
         bars = (
             # What is not free at first is the context.
@@ -270,9 +270,9 @@ async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
         )
         value = f"{taken} MiB of {free} free, then {code}"
         lines.append(Line(7, f"{way}: taken of {cap_mib} MiB", value, bars, taken))
-    total = Bar(told["total_mib"], "MiB", cap_mib, cap_mib)
+    total = Bar(first["total_mib"], "MiB", cap_mib, cap_mib)
     what = "total that the driver reports"
-    lines.append(Line(7, what, f"{told['total_mib']} MiB", (total,)))
+    lines.append(Line(7, what, f"{first['total_mib']} MiB", (total,)))
     return lines
 
 

@@ -63,8 +63,8 @@ def names() -> None:
         ours = set((NATIVE / table).read_text("utf-8").split())
         theirs = {name for name in _exports(library) if name.startswith(("cu", "nvml"))}
         lacks = sorted(theirs - ours)
-        told = f"{len(theirs)} functions, we lack {len(lacks)}: {' '.join(lacks)}"
-        tell(Result(library, told, len(theirs), not lacks))
+        message = f"{len(theirs)} functions, we lack {len(lacks)}: {' '.join(lacks)}"
+        tell(Result(library, message, len(theirs), not lacks))
 
 
 def lookup() -> None:
@@ -86,8 +86,8 @@ def lookup() -> None:
             if not result and found.value:
                 n_found += 1
                 strange += [] if found.value in exported else [base]
-        told = f"{n_found} found, not by any exported name: {' '.join(strange) or 'none'}"
-        tell(Result(f"flags {flags}", told, n_found, not strange))
+        message = f"{n_found} found, not by any exported name: {' '.join(strange) or 'none'}"
+        tell(Result(f"flags {flags}", message, n_found, not strange))
 
 
 def contexts() -> None:
@@ -124,9 +124,9 @@ async def _smi() -> None:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
-            told = (await program.communicate())[0].decode(errors="replace")
-    is_capped = not program.returncode and f"{_CAP_MIB}MiB" in told
-    tell(Result("nvidia-smi in a container", told[-2000:], 1, is_capped))
+            output = (await program.communicate())[0].decode(errors="replace")
+    is_capped = not program.returncode and f"{_CAP_MIB}MiB" in output
+    tell(Result("nvidia-smi in a container", output[-2000:], 1, is_capped))
 
 
 def smi() -> None:

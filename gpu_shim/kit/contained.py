@@ -167,8 +167,8 @@ class _Audit:
             name, cap_mib = tenant.uid, tenant.cards[0].cap_mib
             most_mib = self.most_mib[name]
             is_good = most_mib <= cap_mib + _MARGIN_MIB if most_mib else None
-            told = f"{most_mib} MiB of {cap_mib}"
-            tell(Result(f"{name}: most memory by NVML", told, int(most_mib > 0), is_good))
+            held = f"{most_mib} MiB of {cap_mib}"
+            tell(Result(f"{name}: most memory by NVML", held, int(most_mib > 0), is_good))
             found = self.found.get(name, "")
             is_clean = not found if most_mib else None
             tell(Result(f"{name}: found", found or "nothing", int(most_mib > 0), is_clean))
@@ -193,8 +193,8 @@ async def _follow(
         if audit is not None:
             await audit.look()
     for each in programs:
-        told = "still running" if each.is_running else f"exit {each.process.returncode}"
-        tell(Result(f"{each.name}: end", told, 1, each.process.returncode == 0))
+        state = "still running" if each.is_running else f"exit {each.process.returncode}"
+        tell(Result(f"{each.name}: end", state, 1, each.process.returncode == 0))
     if all(Fraction(request) == Fraction(limit) for request, limit, _ in wanted.values()):
         _tell_shares(wanted, held)
     if audit is not None:

@@ -133,7 +133,7 @@ def allocate(how: str, seconds: float) -> None:
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = how
     torch = importlib.import_module("torch")
     torch.zeros(1, device="cuda")
-    told, kept, refused = torch.cuda.mem_get_info(), [], ""
+    seen, kept, refused = torch.cuda.mem_get_info(), [], ""
     while not refused:
         try:
             kept.append(torch.empty(256 * MIB, dtype=torch.uint8, device="cuda"))
@@ -141,14 +141,14 @@ def allocate(how: str, seconds: float) -> None:
             refused = str(error).splitlines()[0][:200]
     total = torch.cuda.get_device_properties(0).total_memory // MIB
     took_mib = 256 * len(kept)
-    tell(free_total_mib=[n // MIB for n in told], took_mib=took_mib, refused=refused, total=total)
+    tell(free_total_mib=[n // MIB for n in seen], took_mib=took_mib, refused=refused, total=total)
     del kept[-4:]
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     kept.append(torch.empty(512 * MIB, dtype=torch.uint8, device="cuda"))
     time.sleep(seconds / 2)
     # Below half of the cap something beside the context is missing; above it the cap did not hold.
-    sys.exit(not (told[1] // MIB) / 2 < took_mib <= told[1] // MIB)
+    sys.exit(not (seen[1] // MIB) / 2 < took_mib <= seen[1] // MIB)
 
 
 def jax(seconds: float) -> None:

@@ -36,10 +36,12 @@ def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Conver
         return _OBJECTS[peer](found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The class says what a lookup missed; a ValueError is a sentence.
-        told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        message = (
+            str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        )
         where_from = ", ".join(map(str, files)) or "the cluster"
         raise click.ClickException(
-            f"{where_from}: an object is not as {peer} has it: {told}"
+            f"{where_from}: an object is not as {peer} has it: {message}"
         ) from error
 
 
@@ -62,8 +64,8 @@ def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:
             for document in yaml.safe_load_all(text):
                 yield from documents_of(document)
         except yaml.YAMLError as error:
-            told = str(error).partition("\n")[0]
-            raise click.ClickException(f"{name}: neither YAML nor JSON: {told}") from None
+            message = str(error).partition("\n")[0]
+            raise click.ClickException(f"{name}: neither YAML nor JSON: {message}") from None
 
 
 async def _live(client: Client, peer: str) -> list[Manifest]:
@@ -80,8 +82,8 @@ async def _live(client: Client, peer: str) -> list[Manifest]:
             found += ({"apiVersion": root, "kind": kind, **each} for each in items)
             break
     if not found:
-        told = f"this cluster has no objects of {peer}'s, or you may not list them"
-        raise click.ClickException(told)
+        message = f"this cluster has no objects of {peer}'s, or you may not list them"
+        raise click.ClickException(message)
     return found
 
 

@@ -96,11 +96,11 @@ async def _nodes(client: Client, selector: str) -> list[Answer]:
     return [_node(each, seen.cards) for each in objects]
 
 
-def _node(told: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
-    name, status = told["metadata"]["name"], told.get("status", {})
+def _node(gpu_node: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
+    name, status = gpu_node["metadata"]["name"], gpu_node.get("status", {})
     held: Counter[int] = Counter()
     pods: defaultdict[int, list[str]] = defaultdict(list)
-    rows = [row for row in told.get("spec", {}).get("rows", ()) if row["state"] != "nominated"]
+    rows = [row for row in gpu_node.get("spec", {}).get("rows", ()) if row["state"] != "nominated"]
     for row in rows:
         for card in row["cards"]:
             held[card["index"]] += card["milli"]
@@ -119,7 +119,7 @@ def _node(told: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
     free = len(healthy) * MILLI_PER_GPU - sum(held.values()) - foreign * MILLI_PER_GPU
     return {
         "name": name,
-        "nodePool": (told["metadata"].get("labels") or {}).get(names.LABEL_NODE_POOL, ""),
+        "nodePool": (gpu_node["metadata"].get("labels") or {}).get(names.LABEL_NODE_POOL, ""),
         "model": next((each["model"] for each in gpus if each["model"]), ""),
         "cards": len(gpus),
         "healthyCards": len(healthy),

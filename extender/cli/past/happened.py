@@ -75,8 +75,10 @@ def _of_groups(groups: list[Answer]) -> Iterator[Answer]:
     for group in groups:
         for each in group.get("status", {}).get("conditions", ()):
             what = each["type"] if each["status"] == "True" else f"Not{each['type']}"
-            told = f"{each['reason']}: {each['message']}" if each.get("message") else each["reason"]
-            yield _item(each["lastTransitionTime"], "GpuPodGroup", group["metadata"], what, told)
+            message = (
+                f"{each['reason']}: {each['message']}" if each.get("message") else each["reason"]
+            )
+            yield _item(each["lastTransitionTime"], "GpuPodGroup", group["metadata"], what, message)
 
 
 def _item(time: str, kind: str, about: Answer, what: str, note: str) -> Answer:

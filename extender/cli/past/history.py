@@ -38,9 +38,9 @@ def history(
     wanted = name.rpartition("/")[2]
 
     def fetch() -> Answer:
-        told = ask(where, lambda client: read(client, space, wanted, selector))
+        answer = ask(where, lambda client: read(client, space, wanted, selector))
         if evictions:
-            told["items"] = [each for each in told["items"] if each["isEviction"]]
-        return told
+            answer["items"] = [each for each in answer["items"] if each["isEviction"]]
+        return answer
 
     show_list(how, HISTORY, fetch)

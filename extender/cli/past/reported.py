@@ -138,9 +138,9 @@ def _print_csv(made: Report, prices: Prices | None) -> None:
     figures = ["in_quota_gpu_seconds", "over_quota_gpu_seconds", "lost_gpu_seconds"]
     out.writerow([*made.by, *figures, *charge])
     for key, each in made.rows.items():
-        told = [_seconds(amount) for amount in (each.in_quota, each.over_quota, each.lost)]
+        seconds = [_seconds(amount) for amount in (each.in_quota, each.over_quota, each.lost)]
         money = [str(_cents(each.charge)), prices.currency] if prices else []
-        out.writerow([*key, *told, *money])
+        out.writerow([*key, *seconds, *money])
 
 
 def _print_json(made: Report, prices: Prices | None) -> None:

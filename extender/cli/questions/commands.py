@@ -40,24 +40,24 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
     path = path_of("explanations", space, "", name.rpartition("/")[2] or name)
     before: dict[str, Any] = {}
     while True:
-        told = get_view(where, path)
-        if _differs(before, told):
-            show_object(how, told, print_explanation, f"workload/{told['workload']}")
-        if not how.is_watched or told["state"] in ("runs", "never"):
+        answer = get_view(where, path)
+        if _differs(before, answer):
+            show_object(how, answer, print_explanation, f"workload/{answer['workload']}")
+        if not how.is_watched or answer["state"] in ("runs", "never"):
             break
-        before = told
+        before = answer
         wait()
-    raise SystemExit({"waits": WAITS, "never": NEVER}.get(told["state"], OK))
+    raise SystemExit({"waits": WAITS, "never": NEVER}.get(answer["state"], OK))
 
 
-def _differs(before: dict[str, Any], told: dict[str, Any]) -> bool:
+def _differs(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether anything but times that are reckoned from the moment of the answer has changed."""
-    return _without_times(before) != _without_times(told)
+    return _without_times(before) != _without_times(after)
 
 
-def _without_times(told: dict[str, Any]) -> dict[str, Any]:
-    forecast = {**(told.get("forecast") or {}), "earliest": "", "latest": ""}
-    return {**told, "asOf": "", "forecast": forecast}
+def _without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    forecast = {**(answer.get("forecast") or {}), "earliest": "", "latest": ""}
+    return {**answer, "asOf": "", "forecast": forecast}
 
 
 @click.command()
@@ -79,11 +79,13 @@ def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
     path = path_of("queues", space, "")
 
     def fetch() -> Answer:
-        told = get_view(where, path)
+        answer = get_view(where, path)
         if selector:
             keys = ask(where, lambda client: keys_of(client, space, selector))
-            told["items"] = [each for each in told.get("items", ()) if each.get("workload") in keys]
-        return told
+            answer["items"] = [
+                each for each in answer.get("items", ()) if each.get("workload") in keys
+            ]
+        return answer
 
     show_list(how, QUEUE, fetch)
 

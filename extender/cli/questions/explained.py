@@ -22,55 +22,55 @@ _STATES: Final = {
 _MOST_NODES: Final = 8
 
 
-def print_explanation(told: Answer) -> None:
+def print_explanation(answer: Answer) -> None:
     """All that an Explanation says, for people."""
     out = wide_console(WIDTH)
-    _print_head(out, told)
-    _print_state(out, told)
-    if told.get("forecast"):
-        out.print(f"\nFORECAST  {safe(forecasts.in_full(told['forecast']))}", soft_wrap=True)
-    if told.get("queue"):
+    _print_head(out, answer)
+    _print_state(out, answer)
+    if answer.get("forecast"):
+        out.print(f"\nFORECAST  {safe(forecasts.in_full(answer['forecast']))}", soft_wrap=True)
+    if answer.get("queue"):
         out.print()
-        show_list(How(), SHARES, lambda: {"items": [told["queue"]]})
-    _print_pairs(out, "WAYS TO A PLACE", (_check(each) for each in told.get("checks", ())))
-    ways = told.get("waysOut", ())
+        show_list(How(), SHARES, lambda: {"items": [answer["queue"]]})
+    _print_pairs(out, "WAYS TO A PLACE", (_check(each) for each in answer.get("checks", ())))
+    ways = answer.get("waysOut", ())
     _print_pairs(
         out,
         "STARTS NOW IF   (each was tried on the cluster as it is)",
         ((safe(way["change"]), safe(way.get("effect", ""))) for way in ways),
     )
-    if not_tried := told.get("notTried"):
+    if not_tried := answer.get("notTried"):
         said = f"not tried, since that would have taken too long: {', '.join(not_tried)}"
         out.print(f"[dim]  {safe(said)}[/dim]", soft_wrap=True)
-    if told.get("help") and not ways:
-        out.print(f"\n{safe(told['help'])}", soft_wrap=True)
-    out.print(f"\n[dim]{safe(_as_of(told))}[/dim]", soft_wrap=True)
+    if answer.get("help") and not ways:
+        out.print(f"\n{safe(answer['help'])}", soft_wrap=True)
+    out.print(f"\n[dim]{safe(_as_of(answer))}[/dim]", soft_wrap=True)
 
 
-def _print_head(out: "Console", told: Answer) -> None:
-    each = "pod" if told["pods"] == 1 else f"{told['pods']} pods"
-    kept = "preemptible" if told["isPreemptible"] else "not preemptible"
+def _print_head(out: "Console", answer: Answer) -> None:
+    each = "pod" if answer["pods"] == 1 else f"{answer['pods']} pods"
+    kept = "preemptible" if answer["isPreemptible"] else "not preemptible"
     head = (
-        f"{told.get('project', 'no project')}   {each}, {told['request']} GPU   {told['workKind']}"
-        f" ({told['priority']})   {kept}"
+        f"{answer.get('project', 'no project')}   {each}, {answer['request']} GPU  "
+        f" {answer['workKind']} ({answer['priority']})   {kept}"
     )
-    out.print(f"[bold]{safe(told['workload'])}[/bold]   {safe(head)}", soft_wrap=True)
-    if told.get("others"):
-        out.print(f"[dim]the first of {told['others'] + 1} of that name[/dim]", soft_wrap=True)
+    out.print(f"[bold]{safe(answer['workload'])}[/bold]   {safe(head)}", soft_wrap=True)
+    if answer.get("others"):
+        out.print(f"[dim]the first of {answer['others'] + 1} of that name[/dim]", soft_wrap=True)
     out.print()
 
 
-def _print_state(out: "Console", told: Answer) -> None:
-    since = f" for {format_age(told['waitsSince'])}" if told.get("waitsSince") else ""
-    line = f"{_STATES[told['state']]}{since}"
-    if told.get("reason"):
-        line += f"   {safe(told['reason'])}"
-    if told.get("nodes"):
-        line += f"   on {safe(', '.join(told['nodes'][:_MOST_NODES]))}"
+def _print_state(out: "Console", answer: Answer) -> None:
+    since = f" for {format_age(answer['waitsSince'])}" if answer.get("waitsSince") else ""
+    line = f"{_STATES[answer['state']]}{since}"
+    if answer.get("reason"):
+        line += f"   {safe(answer['reason'])}"
+    if answer.get("nodes"):
+        line += f"   on {safe(', '.join(answer['nodes'][:_MOST_NODES]))}"
     out.print(line, soft_wrap=True)
-    if told.get("message"):
-        _print_sentence(out, safe(told["message"]))
-    if place := told.get("place"):
+    if answer.get("message"):
+        _print_sentence(out, safe(answer["message"]))
+    if place := answer.get("place"):
         out.print(
             f"  {nth(place['inProject'])} of {place['ofProject']} in its project,"
             f" {nth(place['inPool'])} of {place['ofPool']} in its node pool"
@@ -105,13 +105,13 @@ def _print_pairs(out: "Console", title: str, rows: Iterable[tuple[str, str]]) ->
         print_table(table)
 
 
-def _as_of(told: Answer) -> str:
-    as_of = told["asOf"]
+def _as_of(answer: Answer) -> str:
+    as_of = answer["asOf"]
     said = f"as of {as_of['time']}, version {as_of['resourceVersion']}"
-    if not told.get("published"):
+    if not answer.get("published"):
         return said
-    agrees = told.get("agrees", True)
-    return f"{said}; the controller says {'the same' if agrees else told['published']}"
+    agrees = answer.get("agrees", True)
+    return f"{said}; the controller says {'the same' if agrees else answer['published']}"
 
 
 def nth(n: int) -> str:

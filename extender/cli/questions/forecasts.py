@@ -22,10 +22,10 @@ def when(forecast: Mapping[str, Any]) -> str:
 def how_sure(forecast: Mapping[str, Any]) -> str:
     """The word, and of how many such answers in the project how many held."""
     checked = forecast.get("checked", 0)
-    told: str = forecast["word"]
+    word: str = forecast["word"]
     if not forecast.get("earliest") or not checked:
-        return told
-    return f"{told}, {forecast.get('held', 0)} of {checked} held"
+        return word
+    return f"{word}, {forecast.get('held', 0)} of {checked} held"
 
 
 def in_full(forecast: Mapping[str, Any]) -> str:

@@ -51,7 +51,7 @@ def show_cases(path: Path, id_: str, is_json: bool) -> None:
     """Print what is decided on the cases; exits with 1 where one cannot be used."""
     loaded = load([path])
     _print_notes(loaded)
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     wrong = [each.why for each in loaded.broken if id_ in ("", each.id)]
     for case in _chosen(loaded, id_):
         try:
@@ -60,11 +60,11 @@ def show_cases(path: Path, id_: str, is_json: bool) -> None:
             wrong.append(f"{loaded.files[case.id]}: {error}")
             continue
         if is_json:
-            told.append({"id": case.id, "cycles": [_as_json(story) for story in found]})
+            results.append({"id": case.id, "cycles": [_as_json(story) for story in found]})
         else:
             _print_stories(case, found)
     if is_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(results, indent=2))
     for why in wrong:
         click.echo(f"Error: {plain(why)}", err=True)
     sys.exit(1 if wrong else 0)
@@ -80,8 +80,8 @@ def _decisions(to: str | None, loaded: Loaded) -> Iterator[Write | None]:
         yield None
         return
     if to != STDOUT and any(_is_same(Path(to), file) for file in loaded.files.values()):
-        told = f"'{to}': the cases are in it; accepted: any other file"
-        raise click.BadParameter(told, param_hint="'--decisions'")
+        message = f"'{to}': the cases are in it; accepted: any other file"
+        raise click.BadParameter(message, param_hint="'--decisions'")
     try:
         with click.open_file(to, "w", encoding="utf-8") as out:
             yield partial(_write_line, out)

@@ -47,22 +47,22 @@ def run_days(
     chosen = [case for case in loaded.cases if id_ in ("", case.id)]
     if not chosen and not wrong:
         raise click.ClickException(plain(f"there is no case {id_}"))
-    told: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     for case in chosen:
         try:
             report = simulate(_seeded(case, seed), days, _tell if has_events else None)
         except ScenarioError as error:
             wrong.append(str(error))
             continue
-        told.append(report.as_json())
+        reports.append(report.as_json())
     if is_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(reports, indent=2))
     else:
-        for each in told:
+        for each in reports:
             _print(each)
     for why in wrong:
         click.echo(f"Error: {plain(why)}", err=True)
-    sys.exit(1 if wrong or any(each["broken"] or each["missed"] for each in told) else 0)
+    sys.exit(1 if wrong or any(each["broken"] or each["missed"] for each in reports) else 0)
 
 
 def _seeded(case: Case, seed: int | None) -> Case:
@@ -78,13 +78,13 @@ def _tell(now_s: int, world: World, outcome: Outcome) -> None:
         click.echo(f"{as_time(now_s)}  {plain(line)}", err=True)
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(report: dict[str, Any]) -> None:
     console = Console(highlight=False, emoji=False, width=160)
-    title = f"{told['id']}: {told['days']:g} days"
+    title = f"{report['id']}: {report['days']:g} days"
     table = Table("", title=escape(plain(title)), title_justify="left", box=None, pad_edge=False)
     for _, heading in _COLUMNS:
         table.add_column(heading, justify="right")
-    lines = {**told["queues"], **told["users"], "total": told["total"]}
+    lines = {**report["queues"], **report["users"], "total": report["total"]}
     for name, figures in lines.items():
         cells = (
             f"{figures[key]:,.1f}" if isinstance(figures[key], float) else f"{figures[key]:,}"
@@ -92,7 +92,7 @@ def _print(told: dict[str, Any]) -> None:
         )
         table.add_row(escape(plain(name)), *cells)
     console.print(table)
-    whole = told["total"]
+    whole = report["total"]
     rest = "It came to rest" if whole["cameToRest"] else "It was still deciding at the end"
     console.print(
         f"{rest}; after an event it went on deciding for up to {whole['longestUnrestHours']:g} h."
@@ -102,6 +102,6 @@ def _print(told: dict[str, Any]) -> None:
         f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours."
         f" {whole['cycles']:,} cycles."
     )
-    for line in (*told["broken"], *told["missed"]):
+    for line in (*report["broken"], *report["missed"]):
         console.print(f"- {escape(plain(line))}")
     console.print()

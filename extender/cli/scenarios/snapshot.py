@@ -20,7 +20,7 @@ def snapshot(anonymous: bool, output: str, where: Where) -> None:
     from extender.cli.terminal.show import echo_data
 
     query = {"anonymous": "true"} if anonymous else {}
-    told = get_view(where, "/snapshots/now", query)
-    if about := told["scenario"].get("about"):
+    answer = get_view(where, "/snapshots/now", query)
+    if about := answer["scenario"].get("about"):
         click.echo(about, err=True)
-    echo_data(output, told["scenario"])
+    echo_data(output, answer["scenario"])

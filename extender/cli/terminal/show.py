@@ -62,19 +62,19 @@ class Listing:
 
 def show_list(how: How, listing: Listing, fetch: Callable[[], Answer]) -> None:
     """Print the `items` of what `fetch` returns, and with -w those that change, until ^C."""
-    told = fetch()
-    _print_list(how, listing, told)
+    answer = fetch()
+    _print_list(how, listing, answer)
     if not how.is_watched:
         return
-    before = _by_name(listing, told)
+    before = _by_name(listing, answer)
     follow = How(how.output, no_headers=True)
     while True:
         wait()
-        told = fetch()
-        now = _by_name(listing, told)
+        answer = fetch()
+        now = _by_name(listing, answer)
         changed = [item for name, item in now.items() if before.get(name) != item]
         if changed:
-            _print_list(follow, listing, {**told, "items": changed})
+            _print_list(follow, listing, {**answer, "items": changed})
         before = now
 
 
@@ -86,30 +86,30 @@ def wait() -> None:
         raise SystemExit(130) from None
 
 
-def show_object(how: How, told: Answer, table: Callable[[Answer], None], name: str) -> None:
+def show_object(how: How, answer: Answer, table: Callable[[Answer], None], name: str) -> None:
     """Print one answer: `table` prints it for people."""
     if how.output == "name":
         click.echo(name)
-    elif not echo_data(how.output, told):
-        table(told)
+    elif not echo_data(how.output, answer):
+        table(answer)
 
 
-def echo_data(output: str, told: object) -> bool:
+def echo_data(output: str, document: object) -> bool:
     """Whether the format is one for programs, which is printed here."""
     if output == "json":
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(document, indent=2))
         return True
     if output == "yaml":
-        click.echo(as_yaml(told), nl=False)
+        click.echo(as_yaml(document), nl=False)
         return True
     return False
 
 
-def as_yaml(told: object) -> str:
+def as_yaml(document: object) -> str:
     """The document, its keys in their order."""
     import yaml
 
-    return yaml.safe_dump(told, sort_keys=False, width=100, allow_unicode=True)
+    return yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
 
 
 def safe(text: object) -> str:
@@ -159,14 +159,14 @@ def _only(column: "TableColumn", has_header: bool) -> "Group":
     return Group(*header, *column.cells)
 
 
-def _print_list(how: How, listing: Listing, told: Answer) -> None:
+def _print_list(how: How, listing: Listing, answer: Answer) -> None:
     if how.output == "name":
-        for item in told.get("items", ()):
+        for item in answer.get("items", ()):
             click.echo(plain(listing.name(item)))
         return
-    if echo_data(how.output, told):
+    if echo_data(how.output, answer):
         return
-    items = told.get("items", ())
+    items = answer.get("items", ())
     if not items:
         click.echo(listing.empty, err=True)
         return
@@ -220,6 +220,8 @@ def _cell(column: Column, item: Answer) -> str:
     return f"[{style}]{text}[/{style}]" if style else text
 
 
-def _by_name(listing: Listing, told: Mapping[str, Any]) -> dict[tuple[str, str], Answer]:
+def _by_name(listing: Listing, answer: Mapping[str, Any]) -> dict[tuple[str, str], Answer]:
     """The items by namespace, which is empty where they have none, and name."""
-    return {(item.get("namespace", ""), listing.name(item)): item for item in told.get("items", ())}
+    return {
+        (item.get("namespace", ""), listing.name(item)): item for item in answer.get("items", ())
+    }

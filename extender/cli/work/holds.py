@@ -79,6 +79,6 @@ def _waits(pod: Answer) -> bool:
     return names.GATE in gates and "deletionTimestamp" not in pod["metadata"]
 
 
-def _is_held(told: Answer) -> bool:
-    notes = told["metadata"].get("annotations") or {}
+def _is_held(manifest: Answer) -> bool:
+    notes = manifest["metadata"].get("annotations") or {}
     return bool(notes.get(names.ANNOTATION_HOLD) == names.HOLD)

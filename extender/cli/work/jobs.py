@@ -139,8 +139,8 @@ def _pod(asked: Ask) -> Answer:
 
 async def home_of(client: Client, project: str) -> str:
     """The only namespace of the project; raises BadAskError's sentence as a KubeError."""
-    told = json.loads(await client.send(Call("GET", f"{_OURS}/gpuprojects/{project}")))
-    spaces = told["spec"].get("namespaces") or []
+    found = json.loads(await client.send(Call("GET", f"{_OURS}/gpuprojects/{project}")))
+    spaces = found["spec"].get("namespaces") or []
     if len(spaces) == 1:
         return str(spaces[0])
     listed = ", ".join(spaces) or "none"
@@ -188,9 +188,9 @@ async def _withdraw(client: Client, group: Answer) -> None:
         return
 
 
-def _path(told: Answer) -> str:
-    root, plural = (_JOBS, "jobs") if told["kind"] == "Job" else (_OURS, "gpupodgroups")
-    return f"{root}/namespaces/{told['metadata']['namespace']}/{plural}"
+def _path(manifest: Answer) -> str:
+    root, plural = (_JOBS, "jobs") if manifest["kind"] == "Job" else (_OURS, "gpupodgroups")
+    return f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}"
 
 
 # -- reading what was typed ------------------------------------------------------------------

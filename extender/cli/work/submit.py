@@ -71,8 +71,8 @@ def run(
             echo_data("json", {"apiVersion": "v1", "kind": "List", "items": objects})
         return
     made = ask(where, lambda client: submit(client, objects, is_dry=dry_run == "server"))
-    told = " (server dry run)" if dry_run == "server" else ""
+    suffix = " (server dry run)" if dry_run == "server" else ""
     if output == "name":
         click.echo(f"job.batch/{asked.name}")
     elif not echo_data(output, made):
-        click.echo(f"job.batch/{asked.name} created{told}")
+        click.echo(f"job.batch/{asked.name} created{suffix}")

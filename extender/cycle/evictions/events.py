@@ -84,17 +84,17 @@ def victim_note(
     maker: OwnerReference | None,
 ) -> str:
     """Why the pod leaves, for what, and whether it will run again."""
-    told = _VERBS.get(eviction.reason, "stopped")
+    what = _VERBS.get(eviction.reason, "stopped")
     if beneficiary is not None:
-        told = f"{told} for {_title(beneficiary, victim)}"
+        what = f"{what} for {_title(beneficiary, victim)}"
     if eviction.reason is Reason.PREEMPTED and beneficiary is not None:
-        told += f": its priority is {beneficiary.priority}, this pod's is {eviction.pod.priority}"
+        what += f": its priority is {beneficiary.priority}, this pod's is {eviction.pod.priority}"
     elif eviction.note:
-        told += f": {eviction.note}"
+        what += f": {eviction.note}"
     if maker is None:
-        return f"{told}. No controller owns the pod, so it is not created again."
+        return f"{what}. No controller owns the pod, so it is not created again."
     what_then = "" if eviction.reason in MOVES else ", and the new pod is queued"
-    return f"{told}. {maker.kind} {maker.name} creates the pod again{what_then}."
+    return f"{what}. {maker.kind} {maker.name} creates the pod again{what_then}."
 
 
 def beneficiary_note(

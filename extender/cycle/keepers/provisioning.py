@@ -215,7 +215,7 @@ def _asked_for(scale_up: ScaleUp) -> str:
 
 def _told_of(scale_up: ScaleUp, name: str, request: ProvisioningRequest | None) -> str:
     """What a workload is told whose request has this name, if it is there yet."""
-    told = f"{_asked_for(scale_up)} by ProvisioningRequest {name}"
+    sentence = f"{_asked_for(scale_up)} by ProvisioningRequest {name}"
     if request is not None and (state := state_of(request)) in _OVER:
-        told += f", which the autoscaler answered with {state}"
-    return told
+        sentence += f", which the autoscaler answered with {state}"
+    return sentence

@@ -90,8 +90,8 @@ def wanted(scale_up: ScaleUp, pool: ElasticView) -> Wanted:
 
 def state_of(request: ProvisioningRequest) -> RequestState | Literal["Pending"]:
     """What the autoscaler says last of the request."""
-    told = {each.type for each in request.status.conditions or () if each.status == "True"}
-    return next((state for state in _STATES if state in told), "Pending")
+    conditions = {each.type for each in request.status.conditions or () if each.status == "True"}
+    return next((state for state in _STATES if state in conditions), "Pending")
 
 
 def _pod_spec(pod: PodView, pool: ElasticView) -> Body:

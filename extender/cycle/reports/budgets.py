@@ -47,8 +47,8 @@ def within_budget(
         if hours and use.milli_gpu_seconds >= hours * PER_GPU_HOUR:
             spent[pool] = f"used {use.gpu_hours} of {hours} GPU-hours of {use.month}"
     if spent:
-        told = "; ".join(f"{pool}: {why}, borrows nothing more" for pool, why in spent.items())
-        return [condition(WITHIN_BUDGET, False, Reason.OVER_BUDGET, told, before)]
+        sentence = "; ".join(f"{pool}: {why}, borrows nothing more" for pool, why in spent.items())
+        return [condition(WITHIN_BUDGET, False, Reason.OVER_BUDGET, sentence, before)]
     if len(known) < len(budgets):
         return [condition(WITHIN_BUDGET, None, Reason.USAGE_UNKNOWN, "", before)]
     return [condition(WITHIN_BUDGET, True, Reason.WITHIN_BUDGET, "", before)]

@@ -39,8 +39,8 @@ def group_status(
 
 def ended_status(before: GpuPodGroupStatus) -> GpuPodGroupStatus:
     """The status of a group that has no live pods any more."""
-    told = [each for each in before.conditions if each.type != STALE]
-    return replace(before, pending=0, scheduled=0, running=0, conditions=told)
+    others = [each for each in before.conditions if each.type != STALE]
+    return replace(before, pending=0, scheduled=0, running=0, conditions=others)
 
 
 def _are_enough(workload: WorkloadView, groups: Sequence[str]) -> bool:
@@ -53,8 +53,8 @@ def _staleness(workload: WorkloadView, before: Sequence[Condition]) -> list[Cond
         return []
     grace = workload.stale_grace_s
     ends = f"all of it is stopped {grace} s after it fell" if grace is not None else "it may go on"
-    told = condition(
+    stale = condition(
         STALE, True, Reason.GANG_INCOMPLETE, f"too few of its pods run: {ends}", before
     )
     since = datetime.fromtimestamp(workload.stale_since, UTC)
-    return [replace(told, last_transition_time=api_time(since))]
+    return [replace(stale, last_transition_time=api_time(since))]

@@ -276,12 +276,12 @@ class Shortages:
             (demand.memory_mib, "{} MiB of memory".format, now.free_memory_mib),
             (1, "{} pod slots".format, now.free_pods),
         )
-        for amount, told, free in asked:
+        for amount, in_words, free in asked:
             ix = max(having, key=free.__getitem__)
             if amount and free[ix] < amount:
-                needs = crowd.needs(told(amount))
+                needs = crowd.needs(in_words(amount))
                 name, most = now.cards.names[ix], max(0, free[ix])
-                why = f"{needs}; a node{beside} has at most {told(most)} ({name})"
+                why = f"{needs}; a node{beside} has at most {in_words(most)} ({name})"
                 return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
         why = f"{crowd.needs(_host(demand))}; no node{beside} has all of that free together"
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)

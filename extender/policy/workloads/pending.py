@@ -284,8 +284,8 @@ def _why_not(
     if leaf is None:
         return Refused(Reason.UNKNOWN_PROJECT, f"{key}: no project {project or '-'}")
     if leaf.children:
-        told = f"{key}: {project} is no project, there are queues below it"
-        return Refused(Reason.UNKNOWN_PROJECT, told)
+        detail = f"{key}: {project} is no project, there are queues below it"
+        return Refused(Reason.UNKNOWN_PROJECT, detail)
     return None
 
 
@@ -316,9 +316,9 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     held = sorted({gate for pod in gated for gate in pod.other_gates})
     if ANNOTATION_HOLD in held:
         n = sum(ANNOTATION_HOLD in pod.other_gates for pod in gated)
-        told = f"{n} of its {len(gated)} waiting pods" if n < len(gated) else "its waiting pods"
+        which = f"{n} of its {len(gated)} waiting pods" if n < len(gated) else "its waiting pods"
         return Refused(
-            Reason.HELD_BY_OWNER, f"{key}: the annotation {ANNOTATION_HOLD} holds {told}"
+            Reason.HELD_BY_OWNER, f"{key}: the annotation {ANNOTATION_HOLD} holds {which}"
         )
     if held:
         return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")

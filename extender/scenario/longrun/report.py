@@ -73,12 +73,12 @@ class SimulationReport:
 
 
 def misses(
-    told: dict[str, Any], at_most: dict[str, float], at_least: dict[str, float]
+    report: dict[str, Any], at_most: dict[str, float], at_least: dict[str, float]
 ) -> Iterator[str]:
     """One sentence for each bar that is missed, or that has no figure."""
     for bars, word, sign in ((at_most, "at most", 1), (at_least, "at least", -1)):
         for path, bar in bars.items():
-            found = list(_follow(told, path))
+            found = list(_follow(report, path))
             if not found:
                 yield f"{path}: there is no such figure"
             for name, value in found:
@@ -86,11 +86,11 @@ def misses(
                     yield f"{name}: {value:g}, expected {word} {bar:g}"
 
 
-def _follow(told: dict[str, Any], path: str) -> Iterator[tuple[str, float]]:
+def _follow(report: dict[str, Any], path: str) -> Iterator[tuple[str, float]]:
     """The figures at the path `total.F`, `queues.NAME.F` or `users.NAME.F`; * is every name."""
     part, _, rest = path.partition(".")
     name, _, figure = rest.rpartition(".")
-    of = {"": told["total"]} if part == "total" else told.get(part)
+    of = {"": report["total"]} if part == "total" else report.get(part)
     if not isinstance(of, dict) or part not in ("total", "queues", "users"):
         return
     for key, figures in of.items():

@@ -257,8 +257,8 @@ class _Run:
         last = self._last if self._n_seen == self._n_changes else None
         self._last = outcome
         if self.judge is not None and len(self.report.broken) < _MOST_BROKEN:
-            for told in self.judge(self.world, outcome, last):
-                yield f"{as_time(self.now_s)}: {told}"
+            for finding in self.judge(self.world, outcome, last):
+                yield f"{as_time(self.now_s)}: {finding}"
 
     def _plan_next(self, outcome: Outcome, *, has_changed: bool) -> None:
         if has_changed:

@@ -219,17 +219,17 @@ def _as_labelled(cards: tuple[Device, ...], gpu_node: GpuNode) -> tuple[Device, 
     """
     known = {each.index: each for each in gpu_node.status.devices}
     held = {share.index for row in gpu_node.spec.rows for share in row.cards}
-    told = []
+    labelled = []
     for card in cards:
         before = known.pop(card.index, card)
-        told.append(
+        labelled.append(
             structs.replace(
                 before,
                 memory_mib=card.memory_mib or before.memory_mib,
                 model=card.model or before.model,
             )
         )
-    return (*told, *(card for index, card in sorted(known.items()) if index in held))
+    return (*labelled, *(card for index, card in sorted(known.items()) if index in held))
 
 
 def _read(

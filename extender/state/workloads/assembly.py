@@ -185,9 +185,9 @@ class Assembly:
             unmet, doubts, _ = judge_volumes(key, fact.claims, self.volumes, fact.namespace)
             if unmet is not None:
                 return unmet, None
-            told = ", ".join(filter(None, (fact.doubts, doubts)))
-            if told and doubt is None:
-                detail = f"{key}: nothing is evicted for a pod with {told}"
+            doubtful = ", ".join(filter(None, (fact.doubts, doubts)))
+            if doubtful and doubt is None:
+                detail = f"{key}: nothing is evicted for a pod with {doubtful}"
                 doubt = Refused(Reason.CLAIMS_NOT_MET, detail)
         return None, doubt
 

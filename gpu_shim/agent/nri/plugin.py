@@ -92,7 +92,7 @@ class NodePlugin:
 
     async def run(self) -> None:
         """Serve until cancelled; the runtime may restart, be late or say nonsense."""
-        told = ""
+        last = ""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self.socket))
@@ -100,9 +100,9 @@ class NodePlugin:
                 why = "the runtime hung up"
             except (OSError, FramingError, RegistrationError) as error:
                 why = str(error) or type(error).__name__
-            if why != told or self.is_connected:
+            if why != last or self.is_connected:
                 _log.warning("not connected to the runtime", socket=str(self.socket), why=why)
-            told, self.runtime = why, ""
+            last, self.runtime = why, ""
             await asyncio.sleep(RETRY_S)
 
     def is_running(self, uid: str) -> bool:
