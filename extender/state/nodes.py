@@ -7,8 +7,9 @@ Used by the controller's model (cards, CPU, memory, pod slots: `NodeTable`) and 
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from copy import copy
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from extender.api.claimed_memory import MemorySteps
 from extender.api.demand import Delivery, Demand, slices_milli
@@ -141,18 +142,7 @@ class CardTable:
 
     def copy(self) -> "CardTable":
         """A table of its own with the same figures; costs one memory copy per column."""
-        return CardTable(
-            names=list(self.names),
-            ix=dict(self.ix),
-            stride=self.stride,
-            card_free=self.card_free[:],
-            card_mib=self.card_mib[:],
-            n_cards=self.n_cards[:],
-            capacity_milli=self.capacity_milli[:],
-            foreign_milli=self.foreign_milli[:],
-            model=list(self.model),
-            _dropped=list(self._dropped),
-        )
+        return CardTable(**{each.name: copy(getattr(self, each.name)) for each in fields(self)})
 
     def _hold_foreign(self, ix: int, gpu_node: GpuNode, n_foreign: int) -> None:
         """Take whole cards of unknown index: those without a row first, the highest index first.
@@ -220,6 +210,26 @@ class NodeFacts:
     stays: bool = False
 
 
+#: The columns of a NodeTable, which NodeFacts has under the same names, and what they have where no
+#: node is known.
+_BLANK: Final[Mapping[str, Any]] = {
+    "pool": "",
+    "labels": {},
+    "taints": (),
+    "is_ready": False,
+    "free_cpu_milli": 0,
+    "free_memory_mib": 0,
+    "free_pods": 0,
+    "cpu_milli": 0,
+    "memory_mib": 0,
+    "counted": {},
+    "free_counted": None,
+    "offers": BY_NODE,
+    "share_steps": frozenset(),
+    "stays": False,
+}
+
+
 @dataclass(slots=True)
 class NodeTable:
     """Nodes of the cluster: `cards`, and columns aligned with it by `ix`.
@@ -270,20 +280,9 @@ class NodeTable:
         """Take what is known of the Node; its cards stay as they are. Returns its ix."""
         ix = self.cards.row_for(facts.name)
         self._grow()
-        self.pool[ix] = facts.pool
-        self.labels[ix] = facts.labels
-        self.taints[ix] = facts.taints
-        self.is_ready[ix] = facts.is_ready
-        self.free_cpu_milli[ix] = facts.free_cpu_milli
-        self.free_memory_mib[ix] = facts.free_memory_mib
-        self.free_pods[ix] = facts.free_pods
-        self.stays[ix] = facts.stays
-        self.cpu_milli[ix] = facts.cpu_milli
-        self.memory_mib[ix] = facts.memory_mib
-        self.counted[ix] = facts.counted
+        for name in _BLANK:
+            getattr(self, name)[ix] = getattr(facts, name)
         self.free_counted[ix] = dict(facts.free_counted) or None
-        self.offers[ix] = facts.offers
-        self.share_steps[ix] = facts.share_steps
         return ix
 
     def set_cards(self, gpu_node: GpuNode) -> int:
@@ -304,7 +303,8 @@ class NodeTable:
         if ix is None:
             return
         self.cards.drop_node(name)
-        self._clear(ix)
+        for column, blank in _BLANK.items():
+            getattr(self, column)[ix] = blank
 
     def hold(self, ix: int, demand: Demand, cards: Iterable[CardShare] = ()) -> None:
         """Take one pod's cards, CPU, memory and slot of the node."""
@@ -326,23 +326,9 @@ class NodeTable:
 
     def copy(self) -> "NodeTable":
         """A table of its own with the same figures; labels and taints themselves are shared."""
-        return NodeTable(
-            cards=self.cards.copy(),
-            pool=list(self.pool),
-            labels=list(self.labels),
-            taints=list(self.taints),
-            is_ready=self.is_ready[:],
-            free_cpu_milli=self.free_cpu_milli[:],
-            free_memory_mib=self.free_memory_mib[:],
-            free_pods=self.free_pods[:],
-            cpu_milli=self.cpu_milli[:],
-            memory_mib=self.memory_mib[:],
-            counted=list(self.counted),
-            free_counted=[dict(free) if free else None for free in self.free_counted],
-            offers=list(self.offers),
-            share_steps=list(self.share_steps),
-            stays=self.stays[:],
-        )
+        found = NodeTable(self.cards.copy(), **{name: getattr(self, name)[:] for name in _BLANK})
+        found.free_counted = [dict(free) if free else None for free in self.free_counted]
+        return found
 
     def gpu_milli(self, ix: int) -> int:
         """All that queues can be charged for on the node: its cards and its MIG instances."""
@@ -362,33 +348,8 @@ class NodeTable:
 
     def _grow(self) -> None:
         while len(self.pool) < len(self.cards):
-            self.pool.append("")
-            self.labels.append({})
-            self.taints.append(())
-            self.is_ready.append(0)
-            self.free_cpu_milli.append(0)
-            self.free_memory_mib.append(0)
-            self.free_pods.append(0)
-            self.cpu_milli.append(0)
-            self.memory_mib.append(0)
-            self.counted.append({})
-            self.free_counted.append(None)
-            self.offers.append(BY_NODE)
-            self.share_steps.append(frozenset())
-            self.stays.append(0)
-
-    def _clear(self, ix: int) -> None:
-        self.pool[ix] = ""
-        self.labels[ix] = {}
-        self.taints[ix] = ()
-        self.is_ready[ix] = 0
-        self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
-        self.stays[ix] = 0
-        self.cpu_milli[ix] = self.memory_mib[ix] = 0
-        self.counted[ix] = {}
-        self.free_counted[ix] = None
-        self.offers[ix] = BY_NODE
-        self.share_steps[ix] = frozenset()
+            for column, blank in _BLANK.items():
+                getattr(self, column).append(blank)
 
 
 @dataclass(slots=True)

@@ -32,8 +32,16 @@ N_PODS: Final = 24
 _WIDTH: Final = 25
 
 _WAITING: Final = ("gated", "foreign")
-#: What a workload or one of its pods has for which a tally names it.
-_LISTED: Final = frozenset({"gated", "nominated", "leaving", "picky", "timed", "stale", "replica"})
+#: What a workload or one of its pods has for which a tally names it, and in which set.
+_LISTED: Final = {
+    "gated": "waiting",
+    "nominated": "nominated",
+    "leaving": "leaving",
+    "picky": "picky",
+    "timed": "timed",
+    "stale": "stale",
+    "replica": "replicas",
+}
 
 
 def pod_amounts(demand: Demand, card_mib: int) -> Amounts:
@@ -115,13 +123,7 @@ class Tally:
         return Tally(
             sums={key: figures[:] for key, figures in self.sums.items()},
             fractions={key: dict(counts) for key, counts in self.fractions.items()},
-            waiting=set(self.waiting),
-            nominated=set(self.nominated),
-            leaving=set(self.leaving),
-            picky=set(self.picky),
-            timed=set(self.timed),
-            stale=set(self.stale),
-            replicas=set(self.replicas),
+            **{name: set(getattr(self, name)) for name in _LISTED.values()},
             _pool_of=self._pool_of,
             _card_mib=self._card_mib,
         )
@@ -181,19 +183,9 @@ class Tally:
                 seen.add("picky")
         if not seen.isdisjoint(_WAITING) and workload.problem is None:
             self._count_pending(workload, sign)
-        if seen.isdisjoint(_LISTED):
-            return
-        for word, keys in (
-            ("gated", self.waiting),
-            ("nominated", self.nominated),
-            ("leaving", self.leaving),
-            ("picky", self.picky),
-            ("timed", self.timed),
-            ("stale", self.stale),
-            ("replica", self.replicas),
-        ):
-            if word in seen:
-                (keys.add if sign > 0 else keys.discard)(workload.key)
+        for word in seen & _LISTED.keys():
+            keys: set[str] = getattr(self, _LISTED[word])
+            (keys.add if sign > 0 else keys.discard)(workload.key)
 
     def _count_held(self, workload: WorkloadView, pod: PodView, sign: int) -> None:
         """What the pod's row holds."""
