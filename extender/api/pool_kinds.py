@@ -6,25 +6,21 @@ from msgspec import Meta, Struct, field
 
 from extender.api.ledger import Natural
 from extender.api.objects import Condition, ObjectMeta
-from extender.api.queue_kinds import (
-    PastUse,
-    Seconds,
-)
+from extender.api.queue_kinds import PastUse, Seconds
 
 PlacementRule = Literal["BinPack", "Spread", "LeastFragmentation", "BestFit", "FirstFit"]
 
 
 class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Which node and card is preferred, for work with GPUs and work without.
+    """Which node and card is preferred.
 
     `LeastFragmentation` is fragmentation gradient descent: the place that makes the least GPU
     capacity useless for the kinds of work that the pool sees.
     """
 
-    gpu: Annotated[PlacementRule, Meta(description="For pods that request GPUs.")] = "BinPack"
-    cpu: Annotated[
+    gpu: Annotated[
         PlacementRule,
-        Meta(description="For pods that request no GPUs, placed in scenario files only."),
+        Meta(description="For pods that request GPUs. kube-scheduler places all others."),
     ] = "BinPack"
 
 

@@ -43,6 +43,7 @@ _DURATION_S: Final = {
 #: Why a field has no counterpart, by the beginning of its path.
 _WHY: Final = {
     "spec.priority": "queues have no priority of their own; a rank per node pool is near to it",
+    "spec.placementStrategy.cpu": "kube-scheduler places pods without GPUs",
     "spec.kValue": "past usage is weighed by timeBasedFairShare of the GpuNodePool",
     "spec.queueDepthPerAction": "a cycle looks at every workload until its time is up",
     "spec.args": "Ballast takes no arguments of KAI's scheduler",
@@ -206,13 +207,8 @@ def _shard(manifest: Manifest, done: Converted) -> Manifest:
     value = each.take("spec.partitionLabelValue", "")
     spec: Manifest = {"nodeSelector": {_POOL_LABEL: value}} if value else {}
     rules = {"binpack": "BinPack", "spread": "Spread"}
-    placement = {
-        resource: rules[rule]
-        for resource in ("gpu", "cpu")
-        if (rule := each.take(f"spec.placementStrategy.{resource}")) in rules
-    }
-    if placement:
-        spec["placement"] = placement
+    if (rule := each.take("spec.placementStrategy.gpu")) in rules:
+        spec["placement"] = {"gpu": rules[rule]}
     done.lost += each.lost(_WHY)
     return {
         "apiVersion": API_VERSION,

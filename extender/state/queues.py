@@ -69,7 +69,6 @@ def _read_pool(name: str, spec: GpuNodePoolSpec) -> PoolView:
     return PoolView(
         name,
         gpu_placement=PLACEMENTS[spec.placement.gpu],
-        cpu_placement=PLACEMENTS[spec.placement.cpu],
         policy=POLICIES[spec.policy],
         has_preemption=spec.preemption == "Enabled",
         job_order=JOB_ORDERS[spec.job_order],

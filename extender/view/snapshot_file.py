@@ -119,7 +119,7 @@ class _Writer:
                 match={_POOL_LABEL: pool.name},
                 policy=pool.policy,
                 preemption=pool.has_preemption,
-                placement=Placement(gpu=pool.gpu_placement, cpu=pool.cpu_placement),
+                placement=Placement(gpu=pool.gpu_placement),
                 consolidate_after=pool.consolidate_after_s,
             )
             for _, pool in sorted(self.picture.snapshot.pools.items())

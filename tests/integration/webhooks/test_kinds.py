@@ -103,7 +103,7 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
         metadata=META,
         spec=GpuNodePoolSpec(
             node_selector={"a/b": "c"},
-            placement=Placement(gpu="LeastFragmentation", cpu="BestFit"),
+            placement=Placement(gpu="LeastFragmentation"),
             over_quota_weights="Disabled",
             job_order="StrictFifo",
             time_based_fair_share=TimeBasedFairShare(weight_percent=50, half_life_seconds=3600),
@@ -316,7 +316,7 @@ def test_what_is_in_force_is_shown_where_nothing_was_written(api: Api) -> None:
         made[kind] = api.control_plane.admin.post(path_of(kind, api.namespace), document)["spec"]
     pool = made["GpuNodePool"]
     assert (pool["policy"], pool["timeSlicing"]["mode"]) == ("FairShare", "Disabled")
-    assert pool["placement"] == {"gpu": "BinPack", "cpu": "BinPack"}
+    assert pool["placement"] == {"gpu": "BinPack"}
     assert made["GpuPodGroup"]["minMember"] == 1
     figures = {"name": "default", "gpu": {"quota": 0, "overQuotaWeight": 1}, "rank": 0}
     assert made["GpuProject"]["nodePools"] == [figures]

@@ -163,8 +163,8 @@ def test_kai_pod_group_and_topology() -> None:
     assert group["subGroups"][1] == {"name": "b", "parent": "a", "minMember": 2}
     pool = of_kind(done, "GpuNodePool")["h100"]["spec"]
     assert pool["nodeSelector"] == {"kai.scheduler/node-pool": "h100"}
-    assert pool["placement"] == {"gpu": "Spread", "cpu": "BinPack"}
-    assert len(lost(done)) == 2
+    assert pool["placement"] == {"gpu": "Spread"}
+    assert len(lost(done)) == 3
 
 
 SCRIPT = """#!/bin/bash
