@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from extender.api.names import API_VERSION
+
 Manifest = dict[str, Any]
 
 #: What the API server writes, which says nothing that could be lost.
@@ -102,6 +104,22 @@ class Fields:
     def _is_taken(self, path: str) -> bool:
         known = self._taken | _SERVER
         return any(path == each or path.startswith(f"{each}.") for each in known)
+
+
+def new_object(
+    kind: str, name: str, spec: Manifest, *, namespace: str = "", version: str = API_VERSION
+) -> Manifest:
+    """A new object, of Ballast unless another version is named."""
+    meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def topology_of(manifest: Manifest, why: Mapping[str, str], done: Converted) -> Manifest:
+    """The GpuTopology of a Topology, which KAI and Kueue write alike."""
+    each = Fields(manifest)
+    levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
+    done.lost += each.lost(why)
+    return new_object("GpuTopology", each.name, {"levels": levels})
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -12,14 +12,7 @@ from extender.api.names import ANNOTATION_FRACTION, ANNOTATION_MEMORY, NVIDIA_GP
 from extender.convert.fields import Converted, Fields, Lost, Manifest
 from extender.convert.queues import amount_of
 from extender.convert.shapes import shaped
-from extender.convert.templates import (
-    cleaned,
-    containers_of,
-    drop_scheduler,
-    is_workload,
-    note,
-    template_of,
-)
+from extender.convert.templates import adopted, containers_of, is_workload, note, template_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,11 +54,9 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     done = Converted()
     for manifest in shaped(objects, _SHAPES):
         if is_workload(manifest):
-            made = cleaned(manifest)
-            template = template_of(made)
-            drop_scheduler(template, SCHEDULERS)
-            change(template, _HAMI, Fields(manifest).named, done)
-            done.objects.append(made)
+            workload = adopted(manifest, SCHEDULERS)
+            change(template_of(workload), _HAMI, Fields(manifest).named, done)
+            done.objects.append(workload)
         elif manifest.get("kind") == "ConfigMap":
             _config(manifest, done)
         else:

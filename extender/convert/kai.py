@@ -9,8 +9,15 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
-from extender.api.names import API_VERSION
-from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
+from extender.convert.fields import (
+    Converted,
+    Fields,
+    Lost,
+    Manifest,
+    Served,
+    new_object,
+    topology_of,
+)
 from extender.convert.queues import (
     UNLIMITED,
     Draft,
@@ -21,7 +28,7 @@ from extender.convert.queues import (
     whole_weight,
 )
 from extender.convert.shapes import TOPOLOGY, shaped
-from extender.convert.templates import cleaned, drop_scheduler, is_workload, template_of
+from extender.convert.templates import adopted, is_workload
 
 #: What a live cluster is asked for.
 LIVE: Final = (
@@ -78,9 +85,7 @@ _SHAPES: Final = {
         }
     },
     "Topology": TOPOLOGY,
-    "SchedulingShard": {
-        "spec": {"partitionLabelValue": str, "placementStrategy": {"gpu": str, "cpu": str}}
-    },
+    "SchedulingShard": {"spec": {"partitionLabelValue": str, "placementStrategy": {"gpu": str}}},
 }
 
 
@@ -96,13 +101,11 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif kind == "PodGroup":
             done.objects.append(_pod_group(manifest, done))
         elif kind == "Topology":
-            done.objects.append(_topology(manifest, done))
+            done.objects.append(topology_of(manifest, _WHY, done))
         elif kind == "SchedulingShard":
             done.objects.append(_shard(manifest, done))
         elif is_workload(manifest):
-            made = cleaned(manifest)
-            drop_scheduler(template_of(made), SCHEDULERS)
-            done.objects.append(made)
+            done.objects.append(adopted(manifest, SCHEDULERS))
         else:
             done.notes.append(f"{Fields(manifest).named} is not an object of KAI: left out")
     by_name = {draft.name: draft for draft in drafts}
@@ -168,38 +171,21 @@ def _pod_group(manifest: Manifest, done: Converted) -> Manifest:
     for key in (*QUEUE_LABELS, _POOL_LABEL):
         each.take(f"metadata.labels.{key}")
     done.lost += each.lost(_WHY)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "GpuPodGroup",
-        "metadata": {"name": each.name, "namespace": each.namespace},
-        "spec": spec,
-    }
+    return new_object("GpuPodGroup", each.name, spec, namespace=each.namespace)
 
 
 def _sub_group(child: Manifest) -> Manifest:
-    made: Manifest = {"name": child["name"], "minMember": child.get("minMember", 1)}
+    found: Manifest = {"name": child["name"], "minMember": child.get("minMember", 1)}
     if child.get("parent"):
-        made["parent"] = child["parent"]
+        found["parent"] = child["parent"]
     if near := _nearness(child.get("topologyConstraint")):
-        made["topologyConstraint"] = near
-    return made
+        found["topologyConstraint"] = near
+    return found
 
 
 def _nearness(given: Any) -> Manifest:
     known = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
     return {key: given[key] for key in known if (given or {}).get(key)}
-
-
-def _topology(manifest: Manifest, done: Converted) -> Manifest:
-    each = Fields(manifest)
-    levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
-    done.lost += each.lost(_WHY)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "GpuTopology",
-        "metadata": {"name": each.name},
-        "spec": {"levels": levels},
-    }
 
 
 def _shard(manifest: Manifest, done: Converted) -> Manifest:
@@ -210,9 +196,4 @@ def _shard(manifest: Manifest, done: Converted) -> Manifest:
     if (rule := each.take("spec.placementStrategy.gpu")) in rules:
         spec["placement"] = {"gpu": rules[rule]}
     done.lost += each.lost(_WHY)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "GpuNodePool",
-        "metadata": {"name": value or "default"},
-        "spec": spec,
-    }
+    return new_object("GpuNodePool", value or "default", spec)

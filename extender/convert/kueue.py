@@ -7,9 +7,17 @@ namespaces of its LocalQueues those of the project.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
+from extender.api.names import DEFAULT_POOL, NVIDIA_GPU
 from extender.api.units import parse_quantity
-from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
+from extender.convert.fields import (
+    Converted,
+    Fields,
+    Lost,
+    Manifest,
+    Served,
+    new_object,
+    topology_of,
+)
 from extender.convert.queues import Draft, build, dns_name, quantity_of, whole
 from extender.convert.shapes import TOPOLOGY, shaped
 from extender.convert.templates import cleaned, is_workload, template_of
@@ -84,7 +92,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif kind == "LocalQueue":
             local.append(_local(manifest, done))
         elif kind == "Topology":
-            _topology(manifest, done)
+            done.objects.append(topology_of(manifest, _WHY, done))
         elif kind == "WorkloadPriorityClass":
             _priority(manifest, done)
         elif is_workload(manifest):
@@ -219,14 +227,7 @@ def _flavor(manifest: Manifest, done: Converted) -> None:
     if not labels:
         why = "a flavor without node labels selects every node: the pool needs labels of its nodes"
         done.lost.append(Lost(each.named, "spec.nodeLabels", why))
-    done.objects.append(
-        {
-            "apiVersion": API_VERSION,
-            "kind": "GpuNodePool",
-            "metadata": {"name": _pool(each.name)},
-            "spec": {"nodeSelector": dict(labels)},
-        }
-    )
+    done.objects.append(new_object("GpuNodePool", _pool(each.name), {"nodeSelector": dict(labels)}))
 
 
 def _local(manifest: Manifest, done: Converted) -> tuple[str, str]:
@@ -234,20 +235,6 @@ def _local(manifest: Manifest, done: Converted) -> tuple[str, str]:
     queue = str(each.take("spec.clusterQueue", ""))
     done.lost += each.lost(_WHY)
     return queue, each.namespace
-
-
-def _topology(manifest: Manifest, done: Converted) -> None:
-    each = Fields(manifest)
-    levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
-    done.lost += each.lost(_WHY)
-    done.objects.append(
-        {
-            "apiVersion": API_VERSION,
-            "kind": "GpuTopology",
-            "metadata": {"name": each.name},
-            "spec": {"levels": levels},
-        }
-    )
 
 
 def _priority(manifest: Manifest, done: Converted) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from extender.api.names import API_VERSION, DEFAULT_POOL
+from extender.api.names import DEFAULT_POOL
 from extender.api.units import UnitError, parse_quantity
-from extender.convert.fields import Converted, Lost, Manifest
+from extender.convert.fields import Converted, Lost, Manifest, new_object
 
 #: A figure that is no bound, as KAI and Run:ai write it.
 UNLIMITED: Final = -1
@@ -91,12 +91,7 @@ def _top_of(leaf: Draft, by_name: dict[str, Draft]) -> tuple[str, list[str]]:
 
 def _department(name: str, own: Draft | None, projects: list[Draft]) -> Manifest:
     pools = _pools(own) if own is not None and own.pools else _sums(projects)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "GpuDepartment",
-        "metadata": {"name": _bare(name)},
-        "spec": {"nodePools": pools},
-    }
+    return new_object("GpuDepartment", _bare(name), {"nodePools": pools})
 
 
 def _weights_of(department: Draft) -> Iterator[Lost]:
@@ -117,22 +112,17 @@ def _project(draft: Draft, department: str) -> Manifest:
         spec["defaultNodePools"] = draft.default_pools
     if draft.min_runtime:
         spec["minRuntime"] = draft.min_runtime
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "GpuProject",
-        "metadata": {"name": _bare(draft.name)},
-        "spec": spec,
-    }
+    return new_object("GpuProject", _bare(draft.name), spec)
 
 
 def _pools(draft: Draft) -> list[Manifest]:
     found = []
     for pool, resources in sorted(draft.pools.items()):
-        made: Manifest = {"name": dns_name(pool)}
-        made |= {name: figures for name, figures in resources.items() if figures}
+        listed: Manifest = {"name": dns_name(pool)}
+        listed |= {name: figures for name, figures in resources.items() if figures}
         if rank := draft.ranks.get(pool):
-            made["rank"] = rank
-        found.append(made)
+            listed["rank"] = rank
+        found.append(listed)
     return found
 
 

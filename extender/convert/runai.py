@@ -19,7 +19,14 @@ from extender.convert.queues import (
     whole_weight,
 )
 from extender.convert.shapes import shaped
-from extender.convert.templates import cleaned, drop_scheduler, is_workload, note, template_of
+from extender.convert.templates import (
+    adopted,
+    cleaned,
+    drop_scheduler,
+    is_workload,
+    note,
+    template_of,
+)
 
 SCHEDULERS: Final = ("runai-scheduler", "kai-scheduler")
 #: None, low, medium, high, lowest: as its API numbers over-quota priorities.
@@ -82,9 +89,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif kind == "RunaiJob":
             done.objects.append(_runai_job(manifest, done))
         elif is_workload(manifest):
-            made = cleaned(manifest)
-            drop_scheduler(template_of(made), SCHEDULERS)
-            done.objects.append(made)
+            done.objects.append(adopted(manifest, SCHEDULERS))
         else:
             done.notes.append(f"{Fields(manifest).named} is not an object of Run:ai: left out")
     build(drafts, done, has_namespaces=True)

@@ -12,13 +12,12 @@ from typing import Any, Final
 from extender.api.names import (
     ANNOTATION_MIN_MEMBER,
     ANNOTATION_NODE_POOLS,
-    API_VERSION,
     LABEL_POD_GROUP,
     LABEL_PROJECT,
     LABEL_WORKLOAD_KIND,
     NVIDIA_GPU,
 )
-from extender.convert.fields import Converted, Lost, Manifest
+from extender.convert.fields import Converted, Lost, Manifest, new_object
 from extender.convert.queues import Draft, build, dns_name
 
 _LINE: Final = re.compile(r"^(Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(?::(.*))?$", re.I)
@@ -225,16 +224,13 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
     pod: Manifest = {"restartPolicy": "Never", "containers": [container]}
     pod |= {"activeDeadlineSeconds": seconds} if seconds else {}
     meta = {"labels": labels, **({"annotations": notes} if notes else {})}
-    made = _object("batch/v1", "Job", job, {"template": {"metadata": meta, "spec": pod}})
-    made["spec"] |= {"parallelism": pods, "completions": pods} if pods > 1 else {}
+    spec: Manifest = {"template": {"metadata": meta, "spec": pod}}
+    spec |= {"parallelism": pods, "completions": pods} if pods > 1 else {}
+    workload = new_object("Job", job, spec, version="batch/v1")
     if not seconds:
-        return [made]
+        return [workload]
     group = {"minMember": pods, "expectedRunSeconds": seconds}
-    return [_object(API_VERSION, "GpuPodGroup", job, group), made]
-
-
-def _object(version: str, kind: str, name: str, spec: Manifest) -> Manifest:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return [new_object("GpuPodGroup", job, group), workload]
 
 
 def _options(text: str) -> dict[str, str]:
@@ -314,10 +310,10 @@ def _resources(options: dict[str, str], gpus: int) -> dict[str, Any]:
     if memory := options.pop("mem", ""):
         number, unit = memory.rstrip("KMGTkmgt"), memory[-1:].upper()
         requests["memory"] = f"{number}{unit}i" if unit in "KMGT" and unit else f"{number}Mi"
-    made: dict[str, Any] = {"requests": requests} if requests else {}
+    resources: dict[str, Any] = {"requests": requests} if requests else {}
     if gpus:
-        made["limits"] = {NVIDIA_GPU: str(gpus)}
-    return made
+        resources["limits"] = {NVIDIA_GPU: str(gpus)}
+    return resources
 
 
 def _seconds(text: str) -> int:

@@ -61,6 +61,13 @@ def containers_of(template: Manifest) -> Iterator[Manifest]:
     yield from spec.get("containers") or ()
 
 
+def adopted(manifest: Manifest, schedulers: tuple[str, ...]) -> Manifest:
+    """The workload as it can be created for Ballast, whichever of these schedulers it names."""
+    found = cleaned(manifest)
+    drop_scheduler(template_of(found), schedulers)
+    return found
+
+
 def drop_scheduler(template: Manifest, names: tuple[str, ...]) -> None:
     """Leave the choice of the scheduler to Ballast where the template names a peer's."""
     spec = template.get("spec") or {}

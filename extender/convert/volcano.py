@@ -7,18 +7,12 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
-from extender.api.names import (
-    API_VERSION,
-    LABEL_POD_GROUP,
-    LABEL_PROJECT,
-    LABEL_SUB_GROUP,
-    NVIDIA_GPU,
-)
-from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
+from extender.api.names import LABEL_POD_GROUP, LABEL_PROJECT, LABEL_SUB_GROUP, NVIDIA_GPU
+from extender.convert.fields import Converted, Fields, Lost, Manifest, Served, new_object
 from extender.convert.hami import Words, change
 from extender.convert.queues import Draft, build, dns_name, namespaces_by, quantity_of
 from extender.convert.shapes import TEMPLATE, WORKLOAD, shaped
-from extender.convert.templates import cleaned, drop_scheduler, is_workload, label, template_of
+from extender.convert.templates import adopted, drop_scheduler, is_workload, label, template_of
 
 LIVE: Final = (
     Served("scheduling.volcano.sh", "queues", ("v1beta1",)),
@@ -96,11 +90,9 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif group == "batch.volcano.sh" and kind == "Job":
             done.objects += _job(manifest, done, used)
         elif is_workload(manifest):
-            made = cleaned(manifest)
-            template = template_of(made)
-            drop_scheduler(template, SCHEDULERS)
-            change(template, _VGPU, Fields(manifest).named, done)
-            done.objects.append(made)
+            workload = adopted(manifest, SCHEDULERS)
+            change(template_of(workload), _VGPU, Fields(manifest).named, done)
+            done.objects.append(workload)
         else:
             done.notes.append(f"{Fields(manifest).named} is not an object of Volcano: left out")
     for queue, space in used:
@@ -162,12 +154,7 @@ def _pod_group(manifest: Manifest, done: Converted, used: list[tuple[str, str]])
 
 
 def _group(each: Fields, spec: Manifest) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "GpuPodGroup",
-        "metadata": {"name": each.name, "namespace": each.namespace or "default"},
-        "spec": spec,
-    }
+    return new_object("GpuPodGroup", each.name, spec, namespace=each.namespace or "default")
 
 
 def _job(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> list[Manifest]:
@@ -201,13 +188,13 @@ def _job(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> li
             why = "every task keeps its own minimum here: the sum of them is the group's"
             done.lost.append(Lost(each.named, f"spec.minAvailable={least}", why))
             spec["minMember"] = least_of_all
-    made = [_group(each, spec)]
+    objects = [_group(each, spec)]
     for task in tasks:
-        made.append(_task(each, task, queue, done, is_one_of_many=len(tasks) > 1))
-        made[-1]["spec"] |= {"backoffLimit": retries} if retries is not None else {}
-        made[-1]["spec"] |= {"ttlSecondsAfterFinished": ttl} if ttl is not None else {}
+        objects.append(_task(each, task, queue, done, is_one_of_many=len(tasks) > 1))
+        objects[-1]["spec"] |= {"backoffLimit": retries} if retries is not None else {}
+        objects[-1]["spec"] |= {"ttlSecondsAfterFinished": ttl} if ttl is not None else {}
     done.lost += each.lost(_WHY)
-    return made
+    return objects
 
 
 def _task(
@@ -230,9 +217,6 @@ def _task(
             done.lost.append(Lost(each.named, f"tasks.{task['name']}.{key}", why))
     n = task.get("replicas", 1)
     name = f"{each.name}-{dns_name(task['name'])}" if is_one_of_many else each.name
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": each.namespace or "default"},
-        "spec": {"parallelism": n, "completions": n, "template": template},
-    }
+    of_job = {"parallelism": n, "completions": n, "template": template}
+    space = each.namespace or "default"
+    return new_object("Job", name, of_job, namespace=space, version="batch/v1")
