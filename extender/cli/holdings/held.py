@@ -2,7 +2,7 @@
 queues, and the annotation with the cards of a pod."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from extender.api import names
@@ -164,77 +164,62 @@ def _sum_of(gpus: list[Answer]) -> Answer:
 # -- how it is shown -------------------------------------------------------------------------
 
 
-def _get(key: str) -> Any:
-    def cell(item: Answer) -> object:
-        found = item.get(key)
-        return "-" if found in (None, "") else found
-
-    return cell
-
-
 def _limit(item: Answer) -> object:
     limit = item.get("limit", "unlimited")
     return "-" if limit == "unlimited" else limit
-
-
-def _mib(item: Answer) -> str:
-    return f"{item['usedMiB']}" if "usedMiB" in item else "-"
 
 
 def _sick(item: Answer) -> str:
     return "red" if item["healthyCards"] < item["cards"] else ""
 
 
-def _columns_of_use() -> Iterator[Column]:
-    yield Column("USED MIB", _mib)
-    yield Column("BUSY", _get("busy"))
-
+_OF_USE: Final = (Column("USED MIB", "usedMiB"), Column("BUSY", "busy"))
 
 LISTINGS: Final[Mapping[str, Listing]] = {
     "projects": Listing(
         (
-            Column("QUEUE", _get("name")),
-            Column("KIND", _get("kind")),
-            Column("DEPARTMENT", _get("department"), is_wide=True),
-            Column("QUOTA", _get("quota")),
+            Column("QUEUE", "name"),
+            Column("KIND", "kind"),
+            Column("DEPARTMENT", "department", is_wide=True),
+            Column("QUOTA", "quota"),
             Column("LIMIT", _limit),
-            Column("HELD", _get("allocated")),
-            Column("BORROWED", _get("borrowed")),
-            Column("WAITING", _get("waiting")),
-            Column("RUNNING PODS", _get("runningPods")),
-            Column("PENDING PODS", _get("pendingPods")),
-            Column("STATE", _get("state"), is_wide=True),
+            Column("HELD", "allocated"),
+            Column("BORROWED", "borrowed"),
+            Column("WAITING", "waiting"),
+            Column("RUNNING PODS", "runningPods"),
+            Column("PENDING PODS", "pendingPods"),
+            Column("STATE", "state", is_wide=True),
         ),
         lambda item: f"gpu{item['kind']}.ballast.dev/{item['name']}",
         "There are no projects.",
     ),
     "nodes": Listing(
         (
-            Column("NODE", _get("name")),
-            Column("POOL", _get("nodePool")),
-            Column("MODEL", _get("model")),
+            Column("NODE", "name"),
+            Column("POOL", "nodePool"),
+            Column("MODEL", "model"),
             Column("CARDS", lambda item: f"{item['healthyCards']}/{item['cards']}", style=_sick),
-            Column("HELD", _get("held")),
-            Column("FOREIGN", _get("foreign"), is_wide=True),
-            Column("FREE", _get("free")),
-            Column("FREE WHOLE", _get("freeWhole")),
-            Column("PODS", _get("pods")),
-            Column("USED MIB", _mib),
+            Column("HELD", "held"),
+            Column("FOREIGN", "foreign", is_wide=True),
+            Column("FREE", "free"),
+            Column("FREE WHOLE", "freeWhole"),
+            Column("PODS", "pods"),
+            Column("USED MIB", "usedMiB"),
         ),
         lambda item: f"gpunode.ballast.dev/{item['name']}",
         "There are no GPU nodes.",
     ),
     "gpus": Listing(
         (
-            Column("NODE", _get("node")),
-            Column("GPU", _get("index")),
-            Column("MODEL", _get("model")),
-            Column("UUID", _get("uuid"), is_wide=True),
-            Column("MIB", _get("memoryMiB")),
-            Column("HEALTH", _get("health"),
+            Column("NODE", "node"),
+            Column("GPU", "index"),
+            Column("MODEL", "model"),
+            Column("UUID", "uuid", is_wide=True),
+            Column("MIB", "memoryMiB"),
+            Column("HEALTH", "health",
                    style=lambda item: "" if item["health"] == "Healthy" else "red"),
-            Column("HELD", _get("held")),
-            *_columns_of_use(),
+            Column("HELD", "held"),
+            *_OF_USE,
             Column("PODS", lambda item: ", ".join(item["pods"]) or "-", folds=True),
         ),
         lambda item: f"gpunode.ballast.dev/{item['node']}/{item['index']}",
@@ -242,15 +227,15 @@ LISTINGS: Final[Mapping[str, Listing]] = {
     ),
     "pods": Listing(
         (
-            Column("NAMESPACE", _get("namespace")),
-            Column("POD", _get("name")),
-            Column("PROJECT", _get("project")),
-            Column("USER", _get("user"), is_wide=True),
-            Column("NODE", _get("node")),
+            Column("NAMESPACE", "namespace"),
+            Column("POD", "name"),
+            Column("PROJECT", "project"),
+            Column("USER", "user", is_wide=True),
+            Column("NODE", "node"),
             Column("CARDS", lambda item: ",".join(map(str, item["cards"])), is_wide=True),
-            Column("HELD", _get("held")),
-            Column("MIB", _get("heldMiB")),
-            *_columns_of_use(),
+            Column("HELD", "held"),
+            Column("MIB", "heldMiB"),
+            *_OF_USE,
             Column("RUNS", lambda item: format_age(item["since"]) if item["since"] else "-"),
         ),
         lambda item: f"pod/{item['name']}",

@@ -108,12 +108,12 @@ def _space(item: Answer) -> Any:
 
 HISTORY: Final = Listing(
     (
-        Column("TIME", lambda item: item["time"]),
+        Column("TIME", "time"),
         Column("NAMESPACE", _space, is_wide=True),
         Column("OBJECT", _shown),
-        Column("WHAT", lambda item: item["what"],
+        Column("WHAT", "what",
                style=lambda item: "red" if item["isEviction"] else ""),
-        Column("MESSAGE", lambda item: item["message"] or "-", folds=True),
+        Column("MESSAGE", "message", folds=True),
     ),
     lambda item: f"{item['time']} {item['object']} {item['what']}",
     "Nothing is known of it: events are kept for an hour.",

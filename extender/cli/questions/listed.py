@@ -1,19 +1,11 @@
 """The columns of lists."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from extender.api.units import format_age
 from extender.cli.questions import forecasts
 from extender.cli.terminal.show import Answer, Column, Listing
-
-
-def _get(key: str, absent: str = "-") -> Any:
-    def cell(item: Answer) -> object:
-        found = item.get(key)
-        return absent if found in (None, "") else found
-
-    return cell
 
 
 def _waited(item: Answer) -> str:
@@ -37,18 +29,18 @@ def _queue_name(item: Answer) -> str:
 QUEUE: Final = Listing(
     (
         Column("POS", lambda item: item["position"] or "-"),
-        Column("WORKLOAD", _get("workload")),
-        Column("PROJECT", _get("project")),
-        Column("USER", _get("user")),
-        Column("GPUS", _get("request")),
-        Column("PODS", _get("pods")),
-        Column("KIND", _get("workKind")),
-        Column("PRIORITY", _get("priority"), is_wide=True),
+        Column("WORKLOAD", "workload"),
+        Column("PROJECT", "project"),
+        Column("USER", "user"),
+        Column("GPUS", "request"),
+        Column("PODS", "pods"),
+        Column("KIND", "workKind"),
+        Column("PRIORITY", "priority", is_wide=True),
         Column("WAITED", _waited),
-        Column("REASON", _get("reason"), style=lambda item: "red" if item.get("never") else ""),
+        Column("REASON", "reason", style=lambda item: "red" if item.get("never") else ""),
         Column("FORECAST", _of_forecast(forecasts.when)),
         Column("SURE", _of_forecast(forecasts.how_sure)),
-        Column("MESSAGE", _get("message"), is_wide=True, folds=True),
+        Column("MESSAGE", "message", is_wide=True, folds=True),
     ),
     _queue_name,
     "Nothing waits.",
@@ -74,13 +66,13 @@ def _gpu_hours(item: Answer) -> str:
 SHARES: Final = Listing(
     (
         Column("QUEUE", _share_queue),
-        Column("POOL", _get("nodePool")),
-        Column("QUOTA", _get("quota")),
-        Column("LIMIT", _get("limit")),
-        Column("OWED", _get("fairShare")),
-        Column("HELD", _get("held")),
-        Column("BORROWED", _get("borrowed")),
-        Column("WAITING", _get("waiting")),
+        Column("POOL", "nodePool"),
+        Column("QUOTA", "quota"),
+        Column("LIMIT", "limit"),
+        Column("OWED", "fairShare"),
+        Column("HELD", "held"),
+        Column("BORROWED", "borrowed"),
+        Column("WAITING", "waiting"),
         Column("GPU-HOURS", _gpu_hours),
         Column("DEPARTMENT", lambda item: item.get("parent", "").removeprefix("department/") or "-",
                is_wide=True),

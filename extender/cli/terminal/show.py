@@ -35,17 +35,25 @@ Answer = dict[str, Any]
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """One column: its header, and the cell of an item, which `style` colours.
+    """One column: its header, and the cell of an item (a key of it, or what is made of it), which
+    `style` colours.
 
     Only columns that fold, those of sentences, are broken where the terminal is too narrow: a name
     or a figure that is broken cannot be read or copied.
     """
 
     name: str
-    cell: Callable[[Answer], object]
+    cell: str | Callable[[Answer], object]
     is_wide: bool = False
     style: Callable[[Answer], str] | None = None
     folds: bool = False
+
+    def cell_of(self, item: Answer) -> object:
+        """What the item has in this column, "-" where it has nothing."""
+        if not isinstance(self.cell, str):
+            return self.cell(item)
+        found = item.get(self.cell)
+        return "-" if found in (None, "") else found
 
 
 @dataclass(slots=True, frozen=True)
@@ -189,7 +197,7 @@ def _print_lines(
     """One line for each item. Rich takes a millisecond for each, and ten thousand may wait."""
     from rich.cells import cell_len
 
-    columns = [[plain(str(column.cell(item))) for item in items] for column in shown]
+    columns = [[plain(str(column.cell_of(item))) for item in items] for column in shown]
     headers = [column.name if has_header else "" for column in shown]
     widths = [
         max(map(cell_len, (header, *cells))) for header, cells in zip(headers, columns, strict=True)
@@ -215,7 +223,7 @@ def _print_lines(
 
 
 def _cell(column: Column, item: Answer) -> str:
-    text = safe(column.cell(item))
+    text = safe(column.cell_of(item))
     style = column.style(item) if column.style else ""
     return f"[{style}]{text}[/{style}]" if style else text
 
