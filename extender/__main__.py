@@ -261,8 +261,6 @@ def complete_for_kubectl() -> None:
 
 
 async def _control(options: Any, metrics_listen: str) -> None:
-    import asyncio  # noqa: PLC0415
-
     from extender.cycle.controller import Controller  # noqa: PLC0415
     from extender.http.app import build_observation_app  # noqa: PLC0415
     from extender.http.server import Address, Listener  # noqa: PLC0415
@@ -274,14 +272,8 @@ async def _control(options: Any, metrics_listen: str) -> None:
     ):
         controller = Controller(reader, writer, options)
         app = build_observation_app(controller, controller.is_alive)
-        listener = Listener(app, Address.parse(metrics_listen))
-        await listener.open()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(listener.run())
-                tasks.create_task(controller.run())
-        finally:
-            await listener.close()
+        async with Listener(app, Address.parse(metrics_listen)):
+            await controller.run()
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

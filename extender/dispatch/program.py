@@ -7,7 +7,7 @@ from typing import Any, Final
 from extender.dispatch.clusters import WorkerClusters
 from extender.dispatch.dispatcher import Dispatcher
 from extender.dispatch.state import WATCHED, DispatchState
-from extender.http.app import build_observation_app
+from extender.http.app import Observed, build_observation_app
 from extender.http.server import Address, Listener
 from extender.kube.anew import run_anew
 from extender.kube.client import Client
@@ -31,7 +31,7 @@ class DispatchOptions:
     answer_s: float = 15.0
 
 
-class Dispatch:
+class Dispatch(Observed):
     """The program's parts, over connections that its caller closes."""
 
     def __init__(self, reader: Client, writer: Client, options: DispatchOptions) -> None:
@@ -48,9 +48,6 @@ class Dispatch:
     def is_ready(self) -> bool:
         """Whether all there was at the start is known."""
         return all(each.is_synced for each in self._reflectors)
-
-    def note_sizes(self) -> None:
-        """There are no gauges of its size."""
 
     async def run(self) -> None:
         """Watch and nominate until cancelled."""
@@ -86,15 +83,8 @@ async def run(options: DispatchOptions) -> None:
             await Client.connect(path, user_agent="ballast-dispatch") as writer,
         ):
             program = Dispatch(reader, writer, options)
-            listener = Listener(
-                build_observation_app(program), Address.parse(options.metrics_listen)
-            )
-            await listener.open()
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(listener.run())
-                    tasks.create_task(program.run())
-            finally:
-                await listener.close()
+            address = Address.parse(options.metrics_listen)
+            async with Listener(build_observation_app(program), address):
+                await program.run()
 
     await run_anew(serve)

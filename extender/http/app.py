@@ -43,7 +43,8 @@ class Observed(Protocol):
         """Whether its caches are filled."""
 
     def note_sizes(self) -> None:
-        """Bring gauges up to date before metrics are shown."""
+        """Bring gauges of its size up to date, if it has any, before metrics are shown."""
+        return
 
 
 def _answers() -> bool:

@@ -6,6 +6,7 @@ number of replicas may run, since all they share is the ledger.
 
 import asyncio
 import gc
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,18 +95,15 @@ class Extender:
 
     async def run(self) -> None:
         """Watch and answer until cancelled; then finish the calls under way."""
-        try:
+        async with AsyncExitStack() as stack:
             for listener in self._listeners:
-                await listener.open()
+                await stack.enter_async_context(listener)
             self._is_listening.set()
-            async with asyncio.TaskGroup() as group:
-                for reflector in self._reflectors:
-                    group.create_task(reflector.run())
-                for listener in self._listeners:
-                    group.create_task(listener.run())
-        finally:
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            for reflector in self._reflectors:
+                group.create_task(reflector.run())
             for listener in self._listeners:
-                await listener.close()
+                group.create_task(listener.run())
 
     def _deliver(self, event: Event) -> None:
         was_synced = self.book.is_synced

@@ -3,7 +3,7 @@
 import ipaddress
 import ssl
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import structlog
 from aiohttp import web
@@ -57,8 +57,8 @@ class Address:
 
 
 class Listener:
-    """One app on one address. With `tls` only the clients of `allowed` are answered; None: any
-    whose certificate the client CA signed."""
+    """One app on one address, which answers while it is entered. With `tls` only the clients of
+    `allowed` are answered; None: any whose certificate the client CA signed."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port in use, also where 0 was asked for; 0 before `open`."""
+        """The port in use, also where 0 was asked for; 0 before."""
         return self.connections.port
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Start to answer; raises ListenError or TlsError."""
         context = self._tls.context() if self._tls else None
         await self._runner.setup()
@@ -101,13 +101,14 @@ class Listener:
         assert self._runner.server is not None
         self.connections.open(listening, self._runner.server)
         _log.info("listening", host=self._address.host, port=self.port, tls=context is not None)
+        return self
 
     async def run(self) -> None:
         """Follow the certificate files, if there are any; ends by cancellation only where so."""
         if self._tls is not None:
             await follow_files(self._tls, self.serve)
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop to accept, wait for calls under way, close."""
         await self.connections.close()
         await self._runner.cleanup()

@@ -21,7 +21,7 @@ from extender.api.events import Event
 from extender.cycle.keepers.job_sizes import JobReader
 from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
-from extender.http.app import build_observation_app
+from extender.http.app import Observed, build_observation_app
 from extender.http.server import Address, Listener
 from extender.http.tls import TlsFiles
 from extender.kube.anew import run_anew
@@ -73,7 +73,7 @@ class ViewOptions:
     kubeconfig: str = ""
 
 
-class View:
+class View(Observed):
     """The model of the cluster, and pictures of it."""
 
     def __init__(
@@ -98,9 +98,6 @@ class View:
     def is_ready(self) -> bool:
         """Whether the model holds all there was at the start."""
         return all(self.state.has_synced(resource.kind) for resource in MODEL)
-
-    def note_sizes(self) -> None:
-        """There are no gauges of its size."""
 
     def take(self) -> tuple[Picture, AsOf]:
         """The cluster as it is now, or was up to `FRESH_S` ago."""
@@ -193,8 +190,7 @@ async def _serve(client: Client, options: ViewOptions) -> None:
     view = View(client, options, await served_devices(client))
     async with AsyncExitStack() as stack:
         observed = Listener(build_observation_app(view), Address.parse(options.metrics_listen))
-        await observed.open()
-        stack.push_async_callback(observed.close)
+        await stack.enter_async_context(observed)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         proxy = await read_front_proxy(client)
         certificate, key = write_certificate(folder)
@@ -209,8 +205,7 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             proxy.names or None,
             LIMITS,
         )
-        await listener.open()
-        stack.push_async_callback(listener.close)
+        await stack.enter_async_context(listener)
         async with asyncio.TaskGroup() as tasks:
             for reflector in view.reflectors:
                 tasks.create_task(reflector.run())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from extender.http.app import build_observation_app
+from extender.http.app import Observed, build_observation_app
 from extender.http.server import Address, Listener, ListenError
 from extender.kube.borrowed import check_no_credentials
 from extender.kube.client import Client
@@ -37,13 +37,10 @@ class WebOptions:
     metrics_listen: str = ""
 
 
-class _Running:
+class _Running(Observed):
     """What health and metrics see of it: nothing has to be filled before it answers."""
 
     is_ready = True
-
-    def note_sizes(self) -> None:
-        """There are no gauges of its size."""
 
 
 async def run(options: WebOptions) -> None:
@@ -69,9 +66,7 @@ async def _serve_one_user(options: WebOptions, address: Address) -> None:
         root = f"/{secrets.token_urlsafe(24)}"
         hosts: frozenset[str] = frozenset()
         pages = Pages(one_user(ApiServer(client)), namespace, root, guard(root[1:], lambda: hosts))
-        listener = Listener(pages.app(), address, limits=LIMITS)
-        await listener.open()
-        try:
+        async with Listener(pages.app(), address, limits=LIMITS) as listener:
             host = f"[{address.host}]" if ":" in address.host else address.host
             shown = f"{host}:{listener.port}"
             hosts = frozenset((shown, f"localhost:{listener.port}"))
@@ -81,8 +76,6 @@ async def _serve_one_user(options: WebOptions, address: Address) -> None:
             if options.opens_browser:
                 webbrowser.open(url)
             await asyncio.Event().wait()
-        finally:
-            await listener.close()
 
 
 async def _serve_each_user(options: WebOptions, address: Address) -> None:
@@ -92,13 +85,10 @@ async def _serve_each_user(options: WebOptions, address: Address) -> None:
         await check_no_credentials(connection)
         if options.metrics_listen:
             where = Address.parse(options.metrics_listen)
-            observed = Listener(build_observation_app(_Running()), where)
-            await observed.open()
-            stack.push_async_callback(observed.close)
+            await stack.enter_async_context(Listener(build_observation_app(_Running()), where))
         asker = each_user(connection)
         pages = Pages(asker, options.namespace, "", guard_behind_proxy, login=_LOGIN)
         listener = Listener(pages.app(), address, limits=LIMITS)
-        await listener.open()
-        stack.push_async_callback(listener.close)
+        await stack.enter_async_context(listener)
         click.echo(f"http://{address.host}:{listener.port}/")
         await asyncio.Event().wait()

@@ -24,22 +24,18 @@ def controller() -> Controller:
 
 async def test_healthz_says_when_a_decision_does_not_end() -> None:
     made = controller()
-    listener = Listener(build_observation_app(made, made.is_alive), Address("127.0.0.1", 0))
-    await listener.open()
-    try:
-        async with aiohttp.ClientSession() as session:
-            url = f"http://127.0.0.1:{listener.port}/healthz"
-            for since, status in (
-                (None, 200),
-                (time.monotonic() - 5, 200),
-                (time.monotonic() - 600, 503),
-                (None, 200),
-            ):
-                made.deciding_since = since
-                async with session.get(url) as got:
-                    assert got.status == status
-    finally:
-        await listener.close()
+    app, address = build_observation_app(made, made.is_alive), Address("127.0.0.1", 0)
+    async with Listener(app, address) as listener, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{listener.port}/healthz"
+        for since, status in (
+            (None, 200),
+            (time.monotonic() - 5, 200),
+            (time.monotonic() - 600, 503),
+            (None, 200),
+        ):
+            made.deciding_since = since
+            async with session.get(url) as got:
+                assert got.status == status
 
 
 async def test_a_decision_is_noted_from_its_start_to_its_end_however_it_ends(

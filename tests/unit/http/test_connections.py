@@ -46,14 +46,12 @@ async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
     app.router.add_get("/now", ask_now)
     app.router.add_get("/hang", hang)
     app.router.add_get("/flood", flood)
-    listener = Listener(app, Address("127.0.0.1", 0), limits=limits)
-    await listener.open()
-    try:
-        yield listener
-    finally:
-        # A listener that closes waits for answers, and would wait for this one in vain.
-        closing.set()
-        await listener.close()
+    async with Listener(app, Address("127.0.0.1", 0), limits=limits) as listener:
+        try:
+            yield listener
+        finally:
+            # A listener that is left waits for answers, and would wait for this one in vain.
+            closing.set()
 
 
 async def dial(listener: Listener) -> Stream:

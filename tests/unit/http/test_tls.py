@@ -55,12 +55,8 @@ async def listening(shop: Shop) -> AsyncIterator[Listener]:
         return web.Response(text="hello")
 
     app.router.add_get("/", hello)
-    listener = Listener(app, Address("127.0.0.1", 0), shop.files, ALLOWED)
-    await listener.open()
-    try:
+    async with Listener(app, Address("127.0.0.1", 0), shop.files, ALLOWED) as listener:
         yield listener
-    finally:
-        await listener.close()
 
 
 async def ask(listener: Listener, context: ssl.SSLContext) -> int:
