@@ -3,22 +3,17 @@
 Imports stay inside the commands, so that asking for help costs no Kubernetes client.
 """
 
-import contextlib
 import functools
 import importlib
 import importlib.util
 import os
-import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
-
-if TYPE_CHECKING:
-    import asyncio
 
 #: Research, which the image leaves out.
 _LAB: Final = "extender.lab"
@@ -281,13 +276,14 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio  # noqa: PLC0415
 
     from extender.api.logs import configure  # noqa: PLC0415
+    from extender.api.shutdown import run_until_signal  # noqa: PLC0415
     from extender.http.server import ListenError  # noqa: PLC0415
     from extender.http.tls import TlsError  # noqa: PLC0415
     from extender.kube.errors import Misconfigured  # noqa: PLC0415
 
     configure()
     try:
-        asyncio.run(_until_told(work))
+        asyncio.run(run_until_signal(work))
     except* (ListenError, TlsError, Misconfigured) as errors:
         raise click.ClickException(_first(errors)) from None
 
@@ -298,29 +294,6 @@ def _first(errors: BaseExceptionGroup[Exception]) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error)
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    import asyncio  # noqa: PLC0415
-
-    task = asyncio.ensure_future(work)
-    with _signals(task), contextlib.suppress(asyncio.CancelledError):
-        await task
-
-
-@contextlib.contextmanager
-def _signals(task: "asyncio.Future[None]") -> Iterator[None]:
-    import asyncio  # noqa: PLC0415
-
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        yield
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 if __name__ == "__main__":

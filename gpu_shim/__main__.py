@@ -1,11 +1,9 @@
 """`python -m gpu_shim`: the agent of one node, until it is stopped."""
 
 import asyncio
-import contextlib
 import os
 import re
 import resource
-import signal
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fractions import Fraction
@@ -16,6 +14,7 @@ import click
 import structlog
 
 from extender.api import logs
+from extender.api.shutdown import run_until_signal
 from extender.kube.errors import Misconfigured
 from gpu_shim.agent.inventory_file import InventoryError
 from gpu_shim.agent.nvml import NvmlError
@@ -139,7 +138,7 @@ def main(
     settings = LeaseSettings(lease_ms * MS, Fraction(precision_percent, 100), longest_gap_ms * MS)
     options = AgentOptions(host=host, port=int(port), settings=settings, **given)
     try:
-        asyncio.run(_until_told(options))
+        asyncio.run(run_until_signal(serve(options)))
     except* (InventoryError, Misconfigured, NvmlError) as errors:
         raise click.ClickException(str(errors.exceptions[0])) from None
 
@@ -168,14 +167,6 @@ async def serve(options: AgentOptions) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     await alone(options)
     await Program(options, *await cards_of(options)).run()
-
-
-async def _until_told(options: AgentOptions) -> None:
-    task = asyncio.ensure_future(serve(options))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 """The command `ballast web`."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from extender.web.program import WebOptions
 
 
 @click.command()
@@ -35,9 +32,10 @@ def web(**given: Any) -> None:
 
     import structlog
 
+    from extender.api.shutdown import run_until_signal
     from extender.http.server import ListenError
     from extender.kube.errors import KubeError
-    from extender.web.program import WebOptions
+    from extender.web.program import WebOptions, run
 
     # What a person reads: the URL alone on standard output, and only what goes wrong beside it.
     structlog.configure(
@@ -45,22 +43,6 @@ def web(**given: Any) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        asyncio.run(_until_told(WebOptions(**given)))
+        asyncio.run(run_until_signal(run(WebOptions(**given))))
     except (ListenError, KubeError) as error:
         raise click.ClickException(str(error)) from None
-
-
-async def _until_told(options: "WebOptions") -> None:
-    """Serve until SIGINT or SIGTERM."""
-    import asyncio
-    import contextlib
-    import signal
-
-    from extender.web.program import run
-
-    task = asyncio.ensure_future(run(options))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
