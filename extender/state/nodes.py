@@ -212,7 +212,7 @@ class NodeFacts:
 
 #: The columns of a NodeTable, which NodeFacts has under the same names, and what they have where no
 #: node is known.
-_BLANK: Final[Mapping[str, Any]] = {
+COLUMNS: Final[Mapping[str, Any]] = {
     "pool": "",
     "labels": {},
     "taints": (),
@@ -280,7 +280,7 @@ class NodeTable:
         """Take what is known of the Node; its cards stay as they are. Returns its ix."""
         ix = self.cards.row_for(facts.name)
         self._grow()
-        for name in _BLANK:
+        for name in COLUMNS:
             getattr(self, name)[ix] = getattr(facts, name)
         self.free_counted[ix] = dict(facts.free_counted) or None
         return ix
@@ -303,7 +303,7 @@ class NodeTable:
         if ix is None:
             return
         self.cards.drop_node(name)
-        for column, blank in _BLANK.items():
+        for column, blank in COLUMNS.items():
             getattr(self, column)[ix] = blank
 
     def hold(self, ix: int, demand: Demand, cards: Iterable[CardShare] = ()) -> None:
@@ -326,7 +326,7 @@ class NodeTable:
 
     def copy(self) -> "NodeTable":
         """A table of its own with the same figures; labels and taints themselves are shared."""
-        found = NodeTable(self.cards.copy(), **{name: getattr(self, name)[:] for name in _BLANK})
+        found = NodeTable(self.cards.copy(), **{name: getattr(self, name)[:] for name in COLUMNS})
         found.free_counted = [dict(free) if free else None for free in self.free_counted]
         return found
 
@@ -348,7 +348,7 @@ class NodeTable:
 
     def _grow(self) -> None:
         while len(self.pool) < len(self.cards):
-            for column, blank in _BLANK.items():
+            for column, blank in COLUMNS.items():
                 getattr(self, column).append(blank)
 
 

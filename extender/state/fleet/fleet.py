@@ -10,7 +10,7 @@ from extender.state.fleet.device_cards import MAX_CARDS, DeviceCards
 from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
 from extender.state.fleet.host_holds import HostHolds
 from extender.state.fleet.inventory import Differences, Inventory, Known
-from extender.state.nodes import CardTable, NodeFacts, NodeTable
+from extender.state.nodes import COLUMNS, CardTable, NodeFacts, NodeTable
 from extender.state.pods.facts import PodFacts
 from extender.state.pods.host_hold import HostHold
 from extender.state.problems import Problem
@@ -272,34 +272,10 @@ class Fleet:
         )
 
     def _assert_host(self, name: str, ix: int) -> None:
-        facts, nodes = self._facts_of(name), self._nodes
-        have = (
-            nodes.pool[ix],
-            nodes.taints[ix],
-            bool(nodes.is_ready[ix]),
-            nodes.free_cpu_milli[ix],
-            nodes.free_memory_mib[ix],
-            nodes.free_pods[ix],
-            nodes.counted[ix],
-            nodes.free_counted[ix] or {},
-            nodes.offers[ix],
-            nodes.share_steps[ix],
-            bool(nodes.stays[ix]),
-        )
-        want = (
-            facts.pool,
-            facts.taints,
-            facts.is_ready,
-            facts.free_cpu_milli,
-            facts.free_memory_mib,
-            facts.free_pods,
-            facts.counted,
-            facts.free_counted,
-            facts.offers,
-            facts.share_steps,
-            facts.stays,
-        )
-        assert have == want, f"{name}: {have} is not {want}"
+        facts = self._facts_of(name)
+        for column in COLUMNS:
+            have, want = getattr(self._nodes, column)[ix], getattr(facts, column)
+            assert (have or None) == (want or None), f"{name}: {column}: {have} is not {want}"
 
 
 def _with_foreign(gpu_node: GpuNode, foreign: Iterable[ForeignHold]) -> GpuNode:
