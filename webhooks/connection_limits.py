@@ -31,6 +31,7 @@ from extender.connection_limits import (
     ConnectionLimits,
     LimitedConnection,
 )
+from extender.kube.backoff import TokenBucket
 
 #: A handshake may take longer than an API server waits for a review: a connection that is too late
 #: for its own review serves the next one. A connection that stays silent after it is idle: an API
@@ -58,29 +59,6 @@ class Pacing:
     enough: int = 24
     #: So few that a long burst gets more as it goes on: a review waits for one within its 3 s.
     more_turns: int = 3
-
-
-class TokenBucket:
-    """A bucket that holds `at_once` turns, and is filled with `a_second` of them every second."""
-
-    def __init__(self, a_second: float, at_once: int, now: float) -> None:
-        self._a_second = a_second
-        self._at_once = at_once
-        self._turns = float(at_once)
-        self._as_of = now
-
-    def take(self, now: float, turns: int = 1) -> float:
-        """Take turns at the time `now`, and 0; or the seconds until there are as many."""
-        filled = self._turns + (now - self._as_of) * self._a_second
-        self._turns, self._as_of = min(filled, self._at_once), now
-        if self._turns < turns:
-            return (turns - self._turns) / self._a_second
-        self._turns -= turns
-        return 0.0
-
-    def earn(self, turns: float) -> None:
-        """Add to the bucket; what does not fit is lost."""
-        self._turns = min(self._turns + turns, self._at_once)
 
 
 class PacedConnections(ConnectionLimiter):

@@ -1,4 +1,4 @@
-"""How long to wait before trying again, and how often a process may."""
+"""How long to wait before trying again, and how often a process may do what it does often."""
 
 import random
 from typing import Final
@@ -51,3 +51,26 @@ class RetryBudget:
     def earn(self) -> None:
         """Counts a request that succeeded."""
         self._tokens = min(self._size, self._tokens + self._per_success)
+
+
+class TokenBucket:
+    """A bucket that holds `at_once` turns, and is filled with `a_second` of them every second."""
+
+    def __init__(self, a_second: float, at_once: int, now: float) -> None:
+        self._a_second = a_second
+        self._at_once = at_once
+        self._turns = float(at_once)
+        self._as_of = now
+
+    def take(self, now: float, turns: int = 1) -> float:
+        """Take turns at the time `now`, and 0; or the seconds until there are as many."""
+        filled = self._turns + (now - self._as_of) * self._a_second
+        self._turns, self._as_of = min(filled, self._at_once), now
+        if self._turns < turns:
+            return (turns - self._turns) / self._a_second
+        self._turns -= turns
+        return 0.0
+
+    def earn(self, turns: float) -> None:
+        """Add to the bucket; what does not fit is lost."""
+        self._turns = min(self._turns + turns, self._at_once)

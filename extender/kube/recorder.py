@@ -18,6 +18,7 @@ from prometheus_client import Counter
 from extender.api import names
 from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
+from extender.kube.backoff import TokenBucket
 from extender.kube.client import MERGE_PATCH, Client
 from extender.kube.errors import KubeError, NotFound
 from extender.kube.resources import Resource
@@ -99,8 +100,6 @@ class EventRecorder:
         self._pace = pace or EventRates()
         self._stories: OrderedDict[tuple[ObjectRef, Reason], _Story] = OrderedDict()
         self._queue: asyncio.Queue[_Story] = asyncio.Queue(self._pace.max_queued)
-        self._tokens = float(self._pace.burst)
-        self._filled_at: float | None = None
 
     def record(
         self,
@@ -137,11 +136,14 @@ class EventRecorder:
 
     async def run(self) -> NoReturn:
         """Writes what is queued, at the recorder's pace, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        bucket = TokenBucket(self._pace.per_s, self._pace.burst, clock())
         while True:
             story = await self._queue.get()
-            await self._take_token()
+            while (wait_s := bucket.take(clock())) > 0:  # noqa: ASYNC110 (turns come with time)
+                await asyncio.sleep(wait_s)
             story.is_queued = False
-            story.written_at = asyncio.get_running_loop().time()
+            story.written_at = clock()
             try:
                 await self._write(story)
             except KubeError as error:
@@ -167,20 +169,6 @@ class EventRecorder:
             if now - oldest.seen_at < self._pace.window_s:
                 return
             del self._stories[key]
-
-    async def _take_token(self) -> None:
-        clock = asyncio.get_running_loop().time
-        if self._filled_at is None:
-            self._filled_at = clock()
-        while True:
-            now = clock()
-            earned = (now - self._filled_at) * self._pace.per_s
-            self._tokens = min(float(self._pace.burst), self._tokens + earned)
-            self._filled_at = now
-            if self._tokens >= 1:
-                self._tokens -= 1
-                return
-            await asyncio.sleep((1 - self._tokens) / self._pace.per_s)
 
     async def _write(self, story: _Story) -> None:
         namespace = story.about.namespace or "default"

@@ -1,6 +1,6 @@
-"""How fast connections are let in."""
+"""A bucket of turns: how fast connections are let in, and Events written."""
 
-from webhooks.connection_limits import TokenBucket
+from extender.kube.backoff import TokenBucket
 
 
 def test_first_ones_come_together_and_the_next_one_after_another() -> None:
