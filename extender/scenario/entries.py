@@ -15,12 +15,10 @@ from typing import Any, Final
 
 import msgspec
 import yaml
-from yaml.composer import Composer, ComposerError
+from yaml.composer import Composer
 
 from extender.scenario.errors import ScenarioError
 
-#: Values that a YAML document may have when what its aliases stand for is written out.
-_MOST_VALUES: Final = 10_000_000
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _BYTE: Final = re.compile(r" \(byte (?P<at>[0-9]+)\)")
 _SOURCE: Final = re.compile(r' in "<byte string>",')
@@ -145,22 +143,6 @@ class _Loader(Composer, yaml.CSafeLoader):
         yaml.CSafeLoader.__init__(self, text)
         Composer.__init__(self)
         self.twice: list[tuple[int, str]] = []
-        self._n_values = 0
-        self._sizes: dict[str, int] = {}
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """As the parent's; counts what aliases stand for as often as they stand for it."""
-        event: Any = self.peek_event()
-        before, anchor = self._n_values, event.anchor
-        is_alias = self.check_event(yaml.AliasEvent)
-        self._n_values += self._sizes.get(anchor, 1) if is_alias else 1
-        if self._n_values > _MOST_VALUES:
-            message = f"its aliases stand for more than {_MOST_VALUES:,} values"
-            raise ComposerError(None, None, message, event.start_mark)
-        node = super().compose_node(parent, index)
-        if anchor is not None and not is_alias:
-            self._sizes[anchor] = self._n_values - before
-        return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         """As the parent's; notes keys that are there twice."""

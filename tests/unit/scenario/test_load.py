@@ -198,14 +198,6 @@ def test_text_without_a_bottom_is_told(name: str, text: str, tmp_path: Path) -> 
     assert only_reason(path).endswith("it is nested too deeply")
 
 
-def test_aliases_of_aliases_are_bounded(tmp_path: Path) -> None:
-    path = tmp_path / "f.yaml"
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    path.write_text("\n".join(lines))
-    assert "its aliases stand for more than 10,000,000 values" in only_reason(path)
-
-
 @pytest.mark.parametrize("name", ["f.yaml", "f.json", "f.jsonl", "folder"])
 def test_what_has_no_case_in_it_is_told(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
