@@ -52,8 +52,7 @@ class CapacityBound:
         return known[1]
 
     def _has_domain(self, rule: TopologyRule, shapes: Sequence[Shape], pool: str) -> bool:
-        levels = self.topologies.levels(rule.topology, pool)
-        level = next((each for each in levels if each.label == rule.required), None)
+        level = self.topologies.level(rule, pool, rule.required)
         if level is None:
             return False
         rooms = [self._rooms(shape, level, pool) for shape in shapes]

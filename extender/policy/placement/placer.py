@@ -69,7 +69,8 @@ def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
 
 @dataclass(slots=True)
 class Placer:
-    """The search, on a simulation."""
+    """The search, on a simulation. In `open_pools` places that a reservation keeps count as free
+    for now."""
 
     sim: Simulation
     node_filter: NodeFilter
@@ -77,8 +78,8 @@ class Placer:
     pools: Mapping[str, PoolView]
     pod_affinity: PodAffinity
     fragmentation: Fragmentation
+    open_pools: set[str] = field(default_factory=set)
     _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
-    _open: set[str] = field(default_factory=set)
     _is_packing: bool = False
     _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
 
@@ -246,7 +247,7 @@ class Placer:
 
     def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
         """Whether something no harder was tried before and had no place."""
-        for known in self._failed.get((pool, moment, pool in self._open), ()):
+        for known in self._failed.get((pool, moment, pool in self.open_pools), ()):
             for shape in shapes:
                 if shape.is_no_easier_than(known):
                     return True
@@ -256,17 +257,6 @@ class Placer:
         """Something of the pool was released: what had no place later may have one."""
         for is_open in (False, True):
             self._failed.pop((pool, "later", is_open), None)
-
-    def set_open(self, pool: str, *, is_open: bool) -> None:
-        """Whether places of the pool that a reservation keeps count as free for now."""
-        if is_open:
-            self._open.add(pool)
-        else:
-            self._open.discard(pool)
-
-    def is_open(self, pool: str) -> bool:
-        """Whether places of the pool that a reservation keeps count as free for now."""
-        return pool in self._open
 
     def _place_singly(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
@@ -362,7 +352,7 @@ class Placer:
         # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.
         if len(shapes) != 1:
             return
-        failed = self._failed.setdefault((pool, moment, pool in self._open), [])
+        failed = self._failed.setdefault((pool, moment, pool in self.open_pools), [])
         failed[:] = [known for known in failed if not known.is_no_easier_than(shapes[0])]
         failed.append(shapes[0])
 

@@ -269,14 +269,14 @@ class Reservations:
     @contextmanager
     def _lifted(self, kept: BackfillReservation, pool: str) -> Iterator[None]:
         """Within, the pool has no reservation; nor afterwards if its workload was given places."""
-        places = self.future.places
+        open_pools = self.future.places.open_pools
         del self._kept[pool]
         self._hold(kept, -1)
-        places.set_open(pool, is_open=True)
+        open_pools.add(pool)
         try:
             yield
         finally:
-            places.set_open(pool, is_open=False)
+            open_pools.discard(pool)
             if not self.future.is_served(kept.key):
                 self._kept[pool] = kept
                 self._hold(kept, 1)

@@ -76,6 +76,11 @@ class TopologyDomains:
             self._known[key] = [self._read(labels[: at + 1], pool) for at in range(len(labels))]
         return self._known[key]
 
+    def level(self, rule: TopologyRule, pool: str, label: str | None) -> TopologyLevel | None:
+        """The level of the rule's topology in the pool that has this label."""
+        levels = self.levels(rule.topology, pool)
+        return next((each for each in levels if each.label == label), None)
+
     def _read(self, labels: tuple[str, ...], pool: str) -> TopologyLevel:
         """All nodes of the pool: pods that run on a cordoned node have chosen its domain, too."""
         found: dict[tuple[str, ...], list[int]] = {}
@@ -127,7 +132,7 @@ class DomainSearch:
 
     def roomiest(self, shape: Shape, rule: TopologyRule) -> int | None:
         """How many pods of the shape the roomiest domain of the required level takes, if any."""
-        level = self._level(rule, rule.required)
+        level = self.topologies.level(rule, self.pool, rule.required)
         if level is None or not level.frames:
             return None
         return max(self._rooms(shape, level, WHOLE_POOL).values())
@@ -183,7 +188,7 @@ class DomainSearch:
     ) -> list[Placement] | None:
         """Pods without a domain of their own; near one another if one that they prefer is full."""
         rule = group.topology
-        preferred = self._level(rule, rule.preferred) if rule else None
+        preferred = self.topologies.level(rule, self.pool, rule.preferred) if rule else None
         if preferred is not None and len(pods) > 1:
             mark = self.placer.checkpoint()
             placed = self._place_in_few(pods, preferred, frame)
@@ -311,12 +316,6 @@ class DomainSearch:
         """`count`, or less where resources that are counted one by one allow only less."""
         free = self.could.free_counted[ix] or {}
         return min(count, *(free.get(name, 0) // n for name, n in shape.demand.counted))
-
-    def _level(self, rule: TopologyRule, label: str | None) -> TopologyLevel | None:
-        for level in self.topologies.levels(rule.topology, self.pool):
-            if level.label == label:
-                return level
-        return None
 
 
 def _labels_of(name: str) -> tuple[str, ...]:

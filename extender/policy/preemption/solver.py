@@ -95,7 +95,7 @@ class Solver:
     def _watch_reservation(self) -> None:
         """Reserved places may count as free for the next workload, or not any more."""
         context = self.context
-        is_open = context.session.places.is_open(context.pool)
+        is_open = context.pool in context.session.places.open_pools
         if is_open or self._is_open:
             context.forget_failures()
             context.forget_costs()
