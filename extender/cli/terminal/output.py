@@ -1,4 +1,4 @@
-"""What commands take and give alike: the trace's folder, a bar, figures, a picture, plain text."""
+"""What commands take and give alike: the trace's folder, a bar, figures, plain text."""
 
 import json
 import sys
@@ -29,40 +29,29 @@ json_option = click.option(
     type=click.Path(dir_okay=False, allow_dash=True),
     help="Write all figures here; - is standard output.",
 )
-picture_option = click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a chart (SVG) here.",
-)
 
 
 @dataclass(slots=True, frozen=True)
 class Output:
-    """Where the results go besides the terminal, as the options `--json` and `--picture` say."""
+    """Where the figures go besides the terminal, as the option `--json` says."""
 
     json_to: str | None
-    picture: Path | None
 
     def check(self) -> None:
         """Say before the work, not after it, what can't be written; raises ClickException."""
-        if self.picture and self.json_to and self.picture == Path(self.json_to):
-            raise click.ClickException(f"{self.picture}: --json and --picture both write there")
-        for name in (self.picture, self.json_to):
-            # Standard output's "-" has the folder ".".
-            if name and not (file := Path(name)).parent.is_dir():
-                raise click.ClickException(f"{file}: there is no folder {file.parent}")
+        # Standard output's "-" has the folder ".".
+        if self.json_to and not (file := Path(self.json_to)).parent.is_dir():
+            raise click.ClickException(f"{file}: there is no folder {file.parent}")
 
-    def write(self, figures: Callable[[], Any], chart: Callable[[], str]) -> None:
+    def write(self, figures: Callable[[], Any]) -> None:
         """Make and write what was asked for; raises ClickException where it can't be written."""
+        if not self.json_to:
+            return
         try:
-            if self.picture:
-                self.picture.write_text(chart(), encoding="utf-8")
-            if self.json_to:
-                with click.open_file(self.json_to, "w", encoding="utf-8") as out:
-                    out.write(json.dumps(figures(), indent=1) + "\n")
+            with click.open_file(self.json_to, "w", encoding="utf-8") as out:
+                out.write(json.dumps(figures(), indent=1) + "\n")
         except OSError as error:
-            file = error.filename or " or ".join(str(n) for n in (self.picture, self.json_to) if n)
-            raise click.ClickException(f"{file}: {error.strerror}") from None
+            raise click.ClickException(f"{self.json_to}: {error.strerror}") from None
 
     @property
     def has_table(self) -> bool:

@@ -15,7 +15,6 @@ from extender.cli.terminal.output import (
     bar,
     data_option,
     json_option,
-    picture_option,
     wide_console,
 )
 from extender.cli.terminal.span import Span
@@ -25,7 +24,6 @@ from extender.lab.openb.replay import TRACES, Run, replay_once
 from extender.lab.openb.report import (
     COMPARED_AT,
     Summary,
-    as_chart,
     as_json,
     overall,
     summarise,
@@ -57,21 +55,19 @@ _WIDE: Final = 120
 )
 @click.option("--seeds", type=SEEDS, default="42-51", show_default=True)
 @json_option
-@picture_option
 def openb(
     folder: Path,
     policies: tuple[str, ...],
     traces: tuple[str, ...],
     seeds: range,
     json_to: str | None,
-    picture: Path | None,
 ) -> None:
     """GPU allocation as pods of the openb trace (Alibaba, 2023) fill its cluster.
 
     By the protocol of Weng et al., USENIX ATC 2023: nothing ever leaves, what does not fit is
     dropped, and 130 % of the cluster's GPUs are asked for in the end.
     """
-    output = Output(json_to, picture)
+    output = Output(json_to)
     output.check()
     chosen = list(POLICIES) if "all" in policies else list(dict.fromkeys(policies))
     try:
@@ -80,7 +76,7 @@ def openb(
     except DataError as error:
         raise click.ClickException(str(error)) from None
     summaries = summarise(runs, reference)
-    output.write(lambda: as_json(runs, summaries), lambda: as_chart(runs))
+    output.write(lambda: as_json(runs, summaries))
     if output.has_table:
         _show(summaries)
 

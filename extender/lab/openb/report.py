@@ -5,14 +5,11 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from extender.lab.chart import Series, line_chart
 from extender.lab.openb.data import LAST_PERCENT
 from extender.lab.openb.replay import Run
 
 #: The arrived demand, in % of the cluster, at which results are compared.
 COMPARED_AT: Final = (100, LAST_PERCENT)
-#: Where the chart begins: below, every policy places whatever arrives.
-_CHART_FROM: Final = 80
 #: Our own policy has no published results; it is compared with the best of those.
 _RIVAL: Final = {"frag": "fgd"}
 
@@ -106,27 +103,6 @@ def as_json(runs: Sequence[Run], summaries: Sequence[Summary]) -> dict[str, Any]
     }
 
 
-def as_chart(runs: Sequence[Run]) -> str:
-    """Allocation over arrived demand, one line a policy: the mean over seeds, then over traces."""
-    traces = list(dict.fromkeys(run.trace for run in runs))
-    policies = list(dict.fromkeys(run.policy for run in runs))
-    series = []
-    for policy in policies:
-        curves = [
-            _mean_curve([run.curve for run in runs if (run.policy, run.trace) == (policy, trace)])
-            for trace in traces
-        ]
-        series.append(_series(policy, curves))
-    what = traces[0] if len(traces) == 1 else f"mean of {len(traces)} traces"
-    n_seeds = len({run.seed for run in runs})
-    return line_chart(
-        f"openb, {what}, {n_seeds} seed{'s' if n_seeds > 1 else ''}",
-        "GPU demand arrived, % of the cluster",
-        "GPUs allocated, % of the cluster",
-        series,
-    )
-
-
 def _figure(at: int, group: Sequence[Run], published: Mapping[int, Sequence[float]]) -> Figure:
     values = [run.curve[at] for run in group]
     spread = stdev(values) if len(values) > 1 else None
@@ -141,12 +117,3 @@ def _mean_of(figures: Sequence[Figure]) -> Figure:
     references = [each.reference for each in figures if each.reference is not None]
     reference = fmean(references) if len(references) == len(figures) else None
     return Figure(figures[0].at, fmean(each.mean for each in figures), None, reference)
-
-
-def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    return [fmean(values) for values in zip(*curves, strict=True)]
-
-
-def _series(name: str, curves: Sequence[Sequence[float]]) -> Series:
-    points = list(enumerate(_mean_curve(curves)))[_CHART_FROM:]
-    return Series(name, [(float(x), y) for x, y in points])

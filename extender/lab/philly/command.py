@@ -4,7 +4,6 @@ The replay itself is `extender.lab.philly.replay`; here are the options, the tab
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,6 @@ from extender.cli.terminal.output import (
     bar,
     data_option,
     json_option,
-    picture_option,
     wide_console,
 )
 from extender.cli.terminal.span import Span
@@ -26,7 +24,6 @@ from extender.lab.philly.reference import BARS, Reference, reference_for
 from extender.lab.philly.replay import Replay, ReplayOutcome
 from extender.lab.philly.report import COLUMNS, as_json, misses_bar, shown, shown_reference
 from extender.lab.philly.rules import RULES, ReplayPace, ReplayRule, rule_named
-from extender.lab.philly.shares import draw_shares
 from extender.lab.philly.trace import WINDOW_DAYS, PhillyTrace, TraceError, load_trace, shaken
 
 _NAMES: Final = [rule.name for rule in RULES]
@@ -35,14 +32,6 @@ _MOST_NODES: Final = 2000
 _MOST_SEEDS: Final = 100
 #: Characters that the widest table needs where output is no terminal.
 _WIDE: Final = 170
-
-
-@dataclass(slots=True)
-class _Results:
-    """Figures of every rule, a run for each seed, and the last run itself."""
-
-    figures: dict[str, list[Figures]]
-    last: ReplayOutcome
 
 
 @click.command()
@@ -116,7 +105,6 @@ class _Results:
 )
 @click.option("--tenants", "has_tenants", is_flag=True, help="Show every tenant too.")
 @json_option
-@picture_option
 def philly(  # noqa: PLR0913 - one for each option
     *,
     folder: Path,
@@ -131,16 +119,14 @@ def philly(  # noqa: PLR0913 - one for each option
     seeds: range,
     has_tenants: bool,
     json_to: str | None,
-    picture: Path | None,
 ) -> None:
     """Waits, fairness and idle GPUs of a shared cluster (Microsoft's Philly, 2017).
 
     Eleven tenants submit 68,496 jobs in two months. Every policy is laid out for the same decisions
     that the controller takes; private partitions, with which fairness is compared, always run too.
-    The chart is of every tenant's share over time, under the last policy and seed.
     """
     names = _NAMES if "all" in policies else list(dict.fromkeys(policies))
-    output = Output(json_to, picture)
+    output = Output(json_to)
     output.check()
     try:
         trace = load_trace(folder, nodes, (days[0], days[-1]))
@@ -149,25 +135,24 @@ def philly(  # noqa: PLR0913 - one for each option
     pace = ReplayPace(
         cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, checkpoint_s
     )
-    results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
-    output.write(lambda: as_json(trace, pace, results.figures), lambda: draw_shares(results.last))
+    figures = _replay(trace, [rule_named(name) for name in names], pace, seeds)
+    output.write(lambda: as_json(trace, pace, figures))
     if output.has_table:
-        _show(trace, results.figures, has_tenants)
+        _show(trace, figures, has_tenants)
 
 
 def _replay(
     trace: PhillyTrace, rules: Sequence[ReplayRule], pace: ReplayPace, seeds: range
-) -> _Results:
+) -> dict[str, list[Figures]]:
+    """The figures of every rule, a run for each seed."""
     figures: dict[str, list[Figures]] = {rule.name: [] for rule in rules}
-    outcome: ReplayOutcome | None = None
     for seed in seeds:
         jobs = shaken(trace, seed)
         private = _run(jobs, rule_named(_PRIVATE), pace)
         for rule in rules:
             outcome = private if rule.name == _PRIVATE else _run(jobs, rule, pace)
             figures[rule.name].append(summarise(outcome, private))
-    assert outcome is not None
-    return _Results(figures, outcome)
+    return figures
 
 
 def _run(trace: PhillyTrace, rule: ReplayRule, pace: ReplayPace) -> ReplayOutcome:

@@ -2,14 +2,13 @@
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from extender.lab.commands import replay
 from extender.lab.openb.replay import Run
-from extender.lab.openb.report import Summary, as_chart, as_json, overall, summarise
+from extender.lab.openb.report import Summary, as_json, overall, summarise
 from tests.unit.lab import openb_folder as given
 
 LAST = 130
@@ -75,12 +74,6 @@ def test_json_has_every_curve(tmp_path: Path) -> None:
     }
 
 
-def test_chart_has_a_line_for_each_policy() -> None:
-    svg = as_chart([run("fgd", 1, 90), run("frag", 1, 91), run("fgd", 2, 90), run("frag", 2, 91)])
-    texts = [part.text for part in ElementTree.fromstring(svg).iter()]
-    assert {"openb, x, 2 seeds", "fgd", "frag"} <= set(texts)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     given.nodes(tmp_path, ("n1", 96000, 393216, 4, "T4"), ("n2", 96000, 393216, 4, "T4"))
@@ -110,11 +103,10 @@ def test_json_on_standard_output_is_nothing_but_json(folder: Path) -> None:
 
 
 def test_files_are_written_where_they_are_asked_for(folder: Path) -> None:
-    chart, told = folder / "a.svg", folder / "a.json"
+    told = folder / "a.json"
     words = ("--trace", "x", "--seeds", 1, "--policy", "fgd")
-    result = ask("--data", folder, *words, "--picture", chart, "--json", told)
+    result = ask("--data", folder, *words, "--json", told)
     assert result.exit_code == 0
-    assert chart.read_text().startswith("<svg")
     assert json.loads(told.read_text())["runs"]
 
 
@@ -125,7 +117,7 @@ def test_files_are_written_where_they_are_asked_for(folder: Path) -> None:
         (("--seeds", "9-1"), "wants FIRST-LAST within 0-2147483647, at most 1000 of them"),
         (("--seeds", "one"), "wants FIRST-LAST"),
         (("--trace", "z"), "no trace 'z'; there are: x"),
-        (("--picture", "/nowhere/a.svg", "--trace", "x", "--seeds", "1"), "/nowhere/a.svg"),
+        (("--json", "/nowhere/a.json", "--trace", "x", "--seeds", "1"), "/nowhere"),
         ((), "no trace 'default'; there are: x"),
     ],
 )

@@ -76,11 +76,6 @@ def test_seeds_give_a_run_each(data: Path) -> None:
     assert len(json.loads(text)["rules"][0]["runs"]) == 3
 
 
-def test_a_picture_is_written(data: Path, tmp_path: Path) -> None:
-    run("--data", data, "--nodes", "2", "--policy", "fifo-skip", "--picture", tmp_path / "x.svg")
-    assert (tmp_path / "x.svg").read_text(encoding="utf-8").startswith("<svg")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -93,7 +88,7 @@ def test_a_picture_is_written(data: Path, tmp_path: Path) -> None:
         (("--policy", "lottery"), "is not one of"),
         (("--cycle", "-1"), "0<=x<=3600"),
         (("--reclaim-band", "101"), "0<=x<=100"),
-        (("--picture", "/does/not/exist/x.svg"), "there is no folder /does/not/exist"),
+        (("--json", "/does/not/exist/x.json"), "there is no folder /does/not/exist"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -13,7 +13,7 @@ from extender.lab.philly.figures import (
 )
 from extender.lab.philly.replay import Stop
 from extender.lab.philly.rules import ReplayPace
-from extender.lab.philly.shares import Moment, draw_shares, moments
+from extender.lab.philly.shares import Moment, moments
 from extender.lab.philly.trace import load_trace
 from tests.unit.lab.philly_jobs import job, replay, trace
 
@@ -105,14 +105,6 @@ def test_the_fairness_error_is_what_is_lacking_of_fair_shares() -> None:
     of = trace(jobs, days=DAY, a=1, b=1)
     found = summarise(replay(of, "fifo-skip"), replay(of, "fifo-skip"))
     assert found.fairness_error_gpu_h == 3 * 8
-
-
-def test_the_picture_names_every_tenant() -> None:
-    of = trace([job("a", 0.5, 4, 16), job("b", 0.5, 4, 8)], days=DAY, a=2, b=1)
-    picture = draw_shares(replay(of, "fifo-skip"))
-    assert picture.startswith("<svg")
-    assert "a (16 GPUs)" in picture
-    assert "b (8 GPUs)" in picture
 
 
 def test_some_days_of_the_published_extract_fare_better_than_alone(shared: Path) -> None:

@@ -53,15 +53,9 @@ def test_plain_text_is_in_one_line_and_can_be_printed() -> None:
     assert plain("a\nb\x1b[1m\udc80") == "a\\nb\\x1b[1m\\udc80"
 
 
-def test_figures_and_picture_do_not_take_each_others_place(tmp_path: Path) -> None:
-    path = tmp_path / "figures"
-    with pytest.raises(click.ClickException, match="--json and --picture both write there"):
-        Output(str(path), path).check()
-
-
 def test_figures_that_no_disk_has_room_for_are_told_with_their_file() -> None:
     with pytest.raises(click.ClickException, match="/dev/full: No space left on device"):
-        Output("/dev/full", None).write(dict, str)
+        Output("/dev/full").write(dict)
 
 
 def test_figures_are_not_asked_into_a_folder(tmp_path: Path) -> None:
