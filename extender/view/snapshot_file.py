@@ -6,7 +6,7 @@ work that its own mistakes keep from starting, affinities with several terms, an
 leader's memory has.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -49,12 +49,14 @@ def as_file(picture: Picture, names: Names) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Writer:
-    """One picture on its way into a file; `left_out` counts what a file cannot say."""
+    """One picture on its way into a file; `left_out` counts what a file cannot say, `held_on` has
+    the pods of each node."""
 
     picture: Picture
     names: Names
     left_out: Counter[str] = field(default_factory=Counter)
     taken: dict[str, str] = field(default_factory=dict)
+    held_on: defaultdict[str, list[PodView]] = field(default_factory=lambda: defaultdict(list))
 
     def write(self) -> dict[str, Any]:
         snapshot = self.picture.snapshot
@@ -62,6 +64,8 @@ class _Writer:
             snapshot.workloads.values(), key=lambda each: (each.created_at, each.key)
         )
         self._name_jobs(workloads)
+        for pod in (pod for each in workloads for pod in each.pods if pod.node):
+            self.held_on[pod.node].append(pod)
         jobs = [job for each in workloads if (job := self._job(each)) is not None]
         nodes = [self._node(name, ix) for name, ix in sorted(snapshot.nodes.cards.ix.items())]
         if seized := list(self._seized()):
@@ -127,7 +131,7 @@ class _Writer:
 
     def _node(self, name: str, ix: int) -> Node:
         table = self.picture.snapshot.nodes
-        cards, held = table.cards, self._held_on(name)
+        cards, held = table.cards, self.held_on[name]
         labels = {key: self.names.value(key, value) for key, value in table.labels[ix].items()}
         counted = Counter(table.free_counted[ix] or {})
         for pod in held:
@@ -152,21 +156,13 @@ class _Writer:
             unschedulable=not table.is_ready[ix],
         )
 
-    def _held_on(self, node: str) -> list[PodView]:
-        return [
-            pod
-            for workload in self.picture.snapshot.workloads.values()
-            for pod in workload.pods
-            if pod.node == node
-        ]
-
     def _seized(self) -> Iterator[Task]:
         """Parts of cards that are neither free nor held by a workload: sick cards, and cards of
         pods that Ballast did not place."""
         cards = self.picture.snapshot.nodes.cards
         for name, ix in sorted(cards.ix.items()):
             held: Counter[int] = Counter()
-            for pod in self._held_on(name):
+            for pod in self.held_on[name]:
                 held.update({card.index: card.milli for card in pod.cards})
             for card in range(cards.n_cards[ix]):
                 free = max(0, cards.card_free[ix * cards.stride + card])
