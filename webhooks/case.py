@@ -17,7 +17,7 @@ from extender.api.objects import ObjectMeta, Pod
 from extender.api.units import MILLI_PER_GPU
 from webhooks.catalog import PriorityClass
 from webhooks.owners.origin import Origin
-from webhooks.vocabulary import Told
+from webhooks.vocabulary import Translation
 
 
 def states_minimum(meta: ObjectMeta) -> bool:
@@ -32,7 +32,7 @@ class PodCase:
 
     `department` is None where it does not exist; `pools` are the node pools that exist, by name;
     `classes` are the priority classes that are known, by name.
-    `told` is a request in other schedulers' words: `pod` and `demand` have it in ours already.
+    `translation` is of other schedulers' words: `pod` and `demand` have ours already.
     """
 
     pod: Pod
@@ -45,7 +45,7 @@ class PodCase:
     department: GpuDepartment | None = None
     pools: Mapping[str, GpuNodePool] = field(default_factory=dict)
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
-    told: Told | None = None
+    translation: Translation | None = None
 
     @property
     def known_class(self) -> PriorityClass | None:

@@ -99,17 +99,17 @@ def _require(patch: PatchBuilder, case: PodCase, nri_plugin: str) -> None:
 
 def _translate(patch: PatchBuilder, case: PodCase) -> None:
     """Puts our words in the place of other schedulers' resources."""
-    told = case.told
-    if told is None:
+    translation = case.translation
+    if translation is None:
         return
-    for key, value in told.notes.items():
+    for key, value in translation.notes.items():
         patch.set(("metadata", "annotations", key), value)
-    place = ("spec", "containers", told.container, "resources")
+    place = ("spec", "containers", translation.container, "resources")
     for listed in ("requests", "limits"):
-        for resource in told.dropped:
+        for resource in translation.dropped:
             patch.remove((*place, listed, resource))
-        if told.whole:
-            patch.set((*place, listed, names.NVIDIA_GPU), str(told.whole))
+        if translation.whole:
+            patch.set((*place, listed, names.NVIDIA_GPU), str(translation.whole))
 
 
 def _leave_native_group(patch: PatchBuilder, case: PodCase) -> None:

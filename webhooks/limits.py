@@ -98,12 +98,12 @@ def warnings(case: PodCase) -> Iterator[str]:
     if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
         yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
     mib = case.demand.gpu_memory_mib
-    if 0 < mib < SMALL_MIB and not case.told:
+    if 0 < mib < SMALL_MIB and not case.translation:
         yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
     named = case.pod.spec.scheduler_name
     if not case.demand.is_ours and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
         yield f"the pod asks for no GPU: Ballast leaves it to the scheduler {named:.80}"
-    if case.told:
-        said = ", ".join(f"{key}: {value}" for key, value in sorted(case.told.notes.items()))
-        whole = f"{names.NVIDIA_GPU}: {case.told.whole}" if case.told.whole else ""
+    if case.translation:
+        said = ", ".join(f"{key}: {value}" for key, value in sorted(case.translation.notes.items()))
+        whole = f"{names.NVIDIA_GPU}: {case.translation.whole}" if case.translation.whole else ""
         yield f"Ballast reads this pod's GPU request as {said or whole}"

@@ -53,7 +53,7 @@ from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
 from webhooks.spelling import LABELS, NOTES, misspelt
-from webhooks.vocabulary import Told, asks_for_gpu, speaks, tell
+from webhooks.vocabulary import asks_for_gpu, speaks, translate
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 KIND_OF_CLASS: Final = {name: kind for kind, name in names.CLASS_OF_KIND.items()}
@@ -190,11 +190,11 @@ def _judge(
     if project is None:
         return _without_project(pod)
     try:
-        told = tell(pod) if speaks(pod) else None
+        translation = translate(pod) if speaks(pod) else None
     except UnitError as error:
         return refused(Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}"))
-    if told:
-        _retell(pod, told)
+    if translation:
+        pod = translation.of(pod)
     demand = read_demand(pod)
     if isinstance(demand, Refused):
         return refused(demand)
@@ -221,7 +221,7 @@ def _judge(
         and request.user_info.username in ("", *DAEMON_SET_MAKERS),
         department=catalog.departments.get(project.spec.department),
         pools=catalog.pools,
-        told=told,
+        translation=translation,
     )
     objection = _objection(case)
     return refused(objection) if objection else case
@@ -234,18 +234,6 @@ def _leave_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> Non
     known = catalog.classes.get(name)
     if known and known.global_default and name not in project.spec.allowed_priority_classes:
         pod.spec.priority_class_name, pod.spec.priority = "", None
-
-
-def _retell(pod: Pod, told: Told) -> None:
-    """Makes `pod` ask in our words what it asks in those of others."""
-    pod.metadata.annotations = (pod.metadata.annotations or {}) | told.notes
-    resources = pod.spec.containers[told.container].resources
-    for field in ("requests", "limits"):
-        listed = getattr(resources, field) or {}
-        kept = {name: amount for name, amount in listed.items() if name not in told.dropped}
-        if told.whole:
-            kept[names.NVIDIA_GPU] = told.whole
-        setattr(resources, field, kept)
 
 
 def _objection(case: PodCase) -> Refused | None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from extender.api import demand, names
 from extender.api.objects import Container, Pod, Quantity
@@ -106,7 +107,7 @@ _TIME_SLICING: Final = "time-slicing"
 _DECIMAL: Final = re.compile(r"(0|1)(\.[0-9]{1,9})?", re.ASCII)
 
 
-class Told(Struct):
+class Translation(Struct):
     """A request in our words: annotations; whole cards; and what falls away, per container.
 
     `container` is the index among the pod's containers of the one that asked.
@@ -116,6 +117,27 @@ class Told(Struct):
     notes: dict[str, str]
     whole: int = 0
     dropped: tuple[str, ...] = ()
+
+    def of(self, pod: Pod) -> Pod:
+        """The pod as it is when its author writes our words."""
+        containers = list(pod.spec.containers)
+        asked = containers[self.container].resources
+        containers[self.container] = replace(
+            containers[self.container],
+            resources=replace(
+                asked, requests=self._kept(asked.requests), limits=self._kept(asked.limits)
+            ),
+        )
+        notes = (pod.metadata.annotations or {}) | self.notes
+        return replace(
+            pod,
+            metadata=replace(pod.metadata, annotations=notes),
+            spec=replace(pod.spec, containers=containers),
+        )
+
+    def _kept(self, listed: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
+        kept = {name: amount for name, amount in (listed or {}).items() if name not in self.dropped}
+        return kept | ({names.NVIDIA_GPU: self.whole} if self.whole else {})
 
 
 def is_foreign(resource: str) -> bool:
@@ -141,28 +163,28 @@ def asks_for_gpu(pod: Pod) -> bool:
     return demand.mentions_gpu(pod) or speaks(pod) or bool(pod.spec.resource_claims)
 
 
-def tell(pod: Pod) -> Told | None:
+def translate(pod: Pod) -> Translation | None:
     """The pod's request in our words, None where it has none in others'; raises UnitError."""
-    told = [
+    translations = [
         found
         for ix, container in enumerate(pod.spec.containers)
         if (found := _of_container(ix, container))
     ]
-    told += _of_notes(pod)
+    translations += _of_notes(pod)
     for container in pod.spec.init_containers or ():
         if any(map(is_foreign, _asked(container))):
             raise UnitError(
                 f"init container {container.name!r:.80} asks for a share of a card: only one of"
                 " the containers can; move the request there"
             )
-    if len(told) > 1:
+    if len(translations) > 1:
         raise UnitError(
             "several containers or vocabularies ask for shares of cards; keep one of them, such as"
             f' the annotation {demand.FRACTION}: "0.5"'
         )
-    if not told:
+    if not translations:
         return None
-    found = told[0]
+    found = translations[0]
     for key, value in found.notes.items():
         stated = demand.share_notes(pod.metadata).get(key, "")
         if stated and stated != value:
@@ -175,7 +197,7 @@ def _asked(container: Container) -> dict[str, Quantity]:
     return (listed.limits or {}) | (listed.requests or {})
 
 
-def _of_container(ix: int, container: Container) -> Told | None:
+def _of_container(ix: int, container: Container) -> Translation | None:
     asked = _asked(container)
     slices = [(name, match) for name in asked if (match := _SLICE.fullmatch(name))]
     found = {id(_OF_RESOURCE[name]): _OF_RESOURCE[name] for name in asked if name in _OF_RESOURCE}
@@ -187,11 +209,11 @@ def _of_container(ix: int, container: Container) -> Told | None:
     if slices:
         name, match = slices[0]
         notes |= _shares(parse_whole(asked[name], name), mib=int(match[1]) * 1024)
-        return Told(ix, notes, dropped=(name,))
+        return Translation(ix, notes, dropped=(name,))
     (dialect,) = found.values()
     whole, more = _read(dialect, asked)
     dropped = tuple(word for word in (*dialect.words, dialect.cards) if word in asked)
-    return Told(ix, {} if whole else notes | more, whole, dropped)
+    return Translation(ix, {} if whole else notes | more, whole, dropped)
 
 
 def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[str, str]]:
@@ -244,7 +266,7 @@ def _of_hundredths(hundredths: int) -> str:
     return format_gpus(hundredths * MILLI_PER_GPU // PERCENT)
 
 
-def _of_notes(pod: Pod) -> list[Told]:
+def _of_notes(pod: Pod) -> list[Translation]:
     """What annotations say: KubeShare's of the first container, KAI's of a named one."""
     notes = pod.metadata.annotations or {}
     found = []
@@ -265,7 +287,7 @@ def _of_notes(pod: Pod) -> list[Told]:
     return found
 
 
-def _of_kubeshare(words: Mapping[str, str]) -> Told:
+def _of_kubeshare(words: Mapping[str, str]) -> Translation:
     shares: dict[str, int] = {}
     for word in ("gpu_request", "gpu_limit"):
         if (text := words.get(word)) is not None:
@@ -280,15 +302,15 @@ def _of_kubeshare(words: Mapping[str, str]) -> Told:
     elif 0 < shares.get("gpu_request", 0) < MILLI_PER_GPU:
         notes[demand.FRACTION] = format_gpus(shares["gpu_request"])
     else:
-        return Told(0, {}, whole=1)
+        return Translation(0, {}, whole=1)
     if "gpu_limit" in shares:
         notes[demand.COMPUTE_LIMIT] = format_gpus(shares["gpu_limit"])
     if "gpu_request" in shares and demand.MEMORY in notes:
         notes[demand.COMPUTE_REQUEST] = format_gpus(shares["gpu_request"])
-    return Told(0, notes)
+    return Translation(0, notes)
 
 
-def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Told:
+def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Translation:
     present = [container.name for container in pod.spec.containers]
     if name not in present:
         raise UnitError(
@@ -310,4 +332,4 @@ def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Told:
     if parse_memory(limit) > parse_memory(request):
         notes[demand.MEMORY_LIMIT] = str(parse_memory(limit))
     ix = present.index(name)
-    return Told(ix, notes | ({demand.FRACTION_CONTAINER: name} if ix else {}))
+    return Translation(ix, notes | ({demand.FRACTION_CONTAINER: name} if ix else {}))

@@ -38,7 +38,6 @@ from extender.api.kinds import (
     Row,
 )
 from extender.api.objects import (
-    Container,
     Node,
     ObjectMeta,
     Pod,
@@ -51,7 +50,7 @@ from extender.api.units import MILLI_PER_GPU, UnitError, share_mib, share_milli
 from extender.shadow.peers import Peers
 from extender.state.cluster import ClusterState
 from extender.state.pods.facts import unix_s
-from webhooks.vocabulary import speaks, tell
+from webhooks.vocabulary import speaks, translate
 
 QueueObject = GpuDepartment | GpuProject | GpuNodePool | GpuTopology
 
@@ -217,21 +216,13 @@ class _Adoption:
         if not speaks(pod):
             return pod
         try:
-            translated = tell(pod)
+            translation = translate(pod)
         except UnitError:
-            translated = None
-        if translated is None:
+            translation = None
+        if translation is None:
             self._assumed[NOT_READ] += 1
             return pod
-        containers = list(pod.spec.containers)
-        asked = containers[translated.container]
-        containers[translated.container] = _asking(asked, translated.dropped, translated.whole)
-        notes = (pod.metadata.annotations or {}) | translated.notes
-        return Pod(
-            replace(pod.metadata, annotations=notes),
-            replace(pod.spec, containers=containers),
-            pod.status,
-        )
+        return translation.of(pod)
 
     def _note(self, pod: Pod, project: str) -> None:
         named = first_of(pod.metadata.labels, PROJECT_LABELS)
@@ -316,22 +307,6 @@ def _is_whole(pod: Pod) -> bool:
 def _age_of(pod: Pod) -> tuple[int, str, str]:
     meta = pod.metadata
     return unix_s(meta.creation_timestamp), meta.namespace, meta.name
-
-
-def _asking(container: Container, dropped: Sequence[str], whole: int) -> Container:
-    """The container without these resources, and with so many whole cards."""
-
-    def kept(listed: Mapping[str, int | str] | None) -> dict[str, int | str]:
-        found = {name: amount for name, amount in (listed or {}).items() if name not in dropped}
-        return found | ({names.NVIDIA_GPU: whole} if whole else {})
-
-    resources = container.resources
-    return replace(
-        container,
-        resources=replace(
-            resources, requests=kept(resources.requests), limits=kept(resources.limits)
-        ),
-    )
 
 
 def _group_of(pod: Pod) -> str:
