@@ -43,7 +43,7 @@ _WHY: Final = {
     "range": "priority within a department is rank here",
 }
 #: What the API says of a project besides what was asked for.
-_TOLD: Final = (
+_REPORTED: Final = (
     "id", "clusterId", "createdAt", "updatedAt", "deletedAt", "createdBy", "updatedBy", "phase",
     "description", "parent", "effective", "overtimeData", "quotaStatus", "totalResources", "status",
     "tenantId", "permittedResources", "resourcesStatus",
@@ -122,7 +122,7 @@ def _of_api(manifest: Manifest, departments: dict[str, str], done: Converted) ->
     is_department = _is_department(manifest)
     each = Fields(manifest, f"{'department' if is_department else 'project'} {manifest['name']}")
     each.take("name")
-    for key in _TOLD:
+    for key in _REPORTED:
         each.take(key)
     above = str(each.take("parentId") or each.take("departmentId") or "")
     draft = Draft(_key(manifest["name"], is_department=is_department), each.named)

@@ -40,7 +40,7 @@ class _Status(msgspec.Struct):
     workloads: list[Prospect] = []
 
 
-class _Told(msgspec.Struct):
+class _Simulated(msgspec.Struct):
     """The part of a Simulation that is read; a newer version may have more."""
 
     status: _Status
@@ -110,7 +110,7 @@ class WorkerClusters:
         # The time of the whole question is the caller's.
         call = Call("POST", _PATH, "simulations", body=body, deadline_s=2 * self._answer_s)
         try:
-            answer = msgspec.json.decode(await client.send(call), type=_Told).status.workloads
+            answer = msgspec.json.decode(await client.send(call), type=_Simulated).status.workloads
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _CannotAskError(f"its answer can't be read: {error}") from None
         if not answer:

@@ -51,8 +51,8 @@ async def nominate(
 def _status_of(workload: Mapping[str, Any]) -> dict[str, Any]:
     """The part of the status that Kueue's manager has applied."""
     for entry in workload["metadata"].get("managedFields") or ():
-        told = entry.get("manager"), entry.get("operation"), entry.get("subresource")
-        if told != (MANAGER, "Apply", "status"):
+        written_by = entry.get("manager"), entry.get("operation"), entry.get("subresource")
+        if written_by != (MANAGER, "Apply", "status"):
             continue
         if entry.get("apiVersion") != KUEUE:
             raise RequestRefused(

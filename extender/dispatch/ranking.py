@@ -30,10 +30,10 @@ class Heard:
         return self.prospect is not None and self.prospect.state != "never"
 
     def __str__(self) -> str:
-        told = self._told()
-        return f"{self.cluster}: {told if len(told) <= _MOST_SHOWN else told[:_MOST_SHOWN] + '...'}"
+        text = self._sentence()
+        return f"{self.cluster}: {text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + '...'}"
 
-    def _told(self) -> str:
+    def _sentence(self) -> str:
         found = self.prospect
         if found is None:
             return f"gave no answer: {self.silence}"

@@ -79,14 +79,14 @@ class Reading:
         for task in tasks:
             place = self.places[task.id]
             if wanted and place.status not in wanted:
-                yield f"{task.id}: expected {' or '.join(wanted)}, got {_told(place)}"
+                yield f"{task.id}: expected {' or '.join(wanted)}, got {_shown(place)}"
             else:
                 yield from self._on_node(expected.node, [(task, place)])
 
     def _on_node(self, node: str | None, chosen: list[tuple[RunTask, Place]]) -> Iterator[str]:
         for task, place in chosen:
             if node is not None and place.node and place.node != node:
-                yield f"{task.id}: expected on {node}, got {_told(place)}"
+                yield f"{task.id}: expected on {node}, got {_shown(place)}"
 
     def _reason(self, job: RunJob, reason: str) -> Iterator[str]:
         refused = self.outcome.plan.waits.get(job.key)
@@ -208,7 +208,7 @@ def _number(count: int | None, n_tasks: int) -> str:
     return "it" if n_tasks == 1 else f"all {n_tasks}"
 
 
-def _told(place: Place) -> str:
+def _shown(place: Place) -> str:
     where = f" on {place.node}" if place.node else ""
     return f"{place.status}{where}"
 

@@ -36,7 +36,7 @@ LATER: Final = Markup("<!-- later -->")
 
 
 @dataclass(slots=True, frozen=True)
-class Told:
+class Content:
     """What a page has to say: `values` for its template, `data` for programs.
 
     `command` says the same in a terminal. `later` finds what the page has in place of `LATER`; its
@@ -52,7 +52,7 @@ class Told:
     later: "Page | None" = None
 
 
-Page = Callable[[web.Request], Awaitable[Told]]
+Page = Callable[[web.Request], Awaitable[Content]]
 
 
 class Answering:
@@ -84,29 +84,31 @@ class Answering:
             accepted = request.headers.get("Accept", "")
             if request.method == "GET" and accepted.startswith("text/event-stream"):
                 return await self._stream(request, page)
-            outcome = await _told(request, page)
+            content = await _content_of(request, page)
             if "application/json" in accepted and "text/html" not in accepted:
-                if outcome.later:
-                    outcome = await _told(request, outcome.later)
-                body = msgspec.json.encode(outcome.data)
+                if content.later:
+                    content = await _content_of(request, content.later)
+                body = msgspec.json.encode(content.data)
                 return web.Response(
-                    body=body, content_type="application/json", status=outcome.status
+                    body=body, content_type="application/json", status=content.status
                 )
-            if outcome.later:
-                return await self._in_two(request, outcome, outcome.later)
-            text = self._html(request, outcome)
-            return web.Response(text=text, content_type="text/html", status=outcome.status)
+            if content.later:
+                return await self._in_two(request, content, content.later)
+            text = self._html(request, content)
+            return web.Response(text=text, content_type="text/html", status=content.status)
 
         return handler
 
-    async def _in_two(self, request: web.Request, outcome: Told, later: Page) -> web.StreamResponse:
+    async def _in_two(
+        self, request: web.Request, content: Content, later: Page
+    ) -> web.StreamResponse:
         """What is known first, so that it is read while the rest is found."""
-        first, _, last = self._html(request, outcome).partition(LATER)
+        first, _, last = self._html(request, content).partition(LATER)
         answer = web.StreamResponse(headers=HEADERS | _UNBUFFERED)
         answer.content_type, answer.charset = "text/html", "utf-8"
         await answer.prepare(request)
         await answer.write(first.encode())
-        part = self._html(request, await _told(request, later, "later.html"))
+        part = self._html(request, await _content_of(request, later, "later.html"))
         await answer.write(f"{part}{last}".encode())
         return answer
 
@@ -125,9 +127,9 @@ class Answering:
             await answer.prepare(request)
             last = ""
             for _ in range(ROUNDS):
-                outcome = await _told(request, page)
-                is_ended = outcome.status == 401
-                text = self._html(request, outcome)
+                content = await _content_of(request, page)
+                is_ended = content.status == 401
+                text = self._html(request, content)
                 if text != last and not (is_ended and last):
                     lines = "".join(f"data: {line}\n" for line in text.splitlines())
                     await answer.write(f"{lines}\n".encode())
@@ -147,23 +149,23 @@ class Answering:
             return False
         return True
 
-    def _html(self, request: web.Request, outcome: Told) -> str:
+    def _html(self, request: web.Request, content: Content) -> str:
         values = self._everywhere | {
-            "page": outcome.template.removesuffix(".html"),
+            "page": content.template.removesuffix(".html"),
             "query": request.query,
             "sort": request.query.get("sort", ""),
-            "command": outcome.command,
-            "as_of": outcome.as_of,
+            "command": content.command,
+            "as_of": content.as_of,
             "later": LATER,
         }
-        return self._templates.get_template(outcome.template).render(**values | outcome.values)
+        return self._templates.get_template(content.template).render(**values | content.values)
 
 
-async def _told(request: web.Request, page: Page, refused: str = "refused.html") -> Told:
+async def _content_of(request: web.Request, page: Page, refused: str = "refused.html") -> Content:
     """What the page tells, or why there is no answer, by the template `refused`."""
     try:
         return await page(request)
     except NoAnswerError as error:
         data = {"message": str(error), "code": error.status}
         values = {"message": str(error), "status": error.status, "path": request.path_qs}
-        return Told(refused, "", values, data, status=error.status)
+        return Content(refused, "", values, data, status=error.status)

@@ -12,7 +12,7 @@ from aiohttp.typedefs import Middleware
 from extender.api.units import format_age
 from extender.view.answers import QueueFigures, Waiting
 from extender.web import cards, changes
-from extender.web.answering import Answering, Told
+from extender.web.answering import Answering, Content
 from extender.web.evictions import lines
 from extender.web.identity import Asker
 from extender.web.people import PeoplePages
@@ -99,7 +99,7 @@ class Pages:
 
     # -- pages -------------------------------------------------------------------------------
 
-    async def queue(self, request: web.Request) -> Told:
+    async def queue(self, request: web.Request) -> Content:
         """What waits, in order, filtered by reason and words, in pages of `ROWS`."""
         ask, (namespace, is_all) = self._asker(request), self._where(request)
         answer = await ask.queue("" if is_all else namespace)
@@ -120,30 +120,32 @@ class Pages:
             **await _places(ask, namespace, is_all=is_all),
         }
         command = f"kubectl ballast queue {'-A' if is_all else f'-n {namespace}'}"
-        return Told("queue.html", command, values, answer, answer.as_of)
+        return Content("queue.html", command, values, answer, answer.as_of)
 
-    async def workload(self, request: web.Request) -> Told:
+    async def workload(self, request: web.Request) -> Content:
         """Why one workload waits, and then the ways out that were tried."""
         ask = self._asker(request)
         namespace, name = request.match_info["ns"], request.match_info["name"]
         answer = await ask.explanation(namespace, name, is_tried=False)
         command = f"kubectl ballast why {name} -n {namespace}"
 
-        async def tried(_request: web.Request) -> Told:
+        async def tried(_request: web.Request) -> Content:
             whole = await ask.explanation(namespace, name, is_tried=True)
-            return Told("ways.html", command, {"told": whole}, whole)
+            return Content("ways.html", command, {"answer": whole}, whole)
 
         later = tried if answer.reason else None
-        return Told("workload.html", command, {"told": answer}, answer, answer.as_of, later=later)
+        return Content(
+            "workload.html", command, {"answer": answer}, answer, answer.as_of, later=later
+        )
 
-    async def shares(self, request: web.Request) -> Told:
+    async def shares(self, request: web.Request) -> Content:
         """Quota, fair share and what is held, by queue."""
         answer = await self._asker(request).shares()
         rows = ordered(_tree(answer.items), _SHARES, request.query.get("sort", ""))
         values = {"items": rows, "scale": _scale(answer.items)}
-        return Told("shares.html", "kubectl ballast shares", values, answer, answer.as_of)
+        return Content("shares.html", "kubectl ballast shares", values, answer, answer.as_of)
 
-    async def cluster(self, request: web.Request) -> Told:
+    async def cluster(self, request: web.Request) -> Content:
         """Nodes and cards, in pages of `ROWS`."""
         found = cards.rows(await self._asker(request).nodes())
         words = request.query.get("q", "").strip()
@@ -154,9 +156,9 @@ class Pages:
         rows = rows[part["first"] : part["last"]]
         values = {"totals": totals, "rows": rows, "words": words, "paging": part}
         data = {"totals": totals, "nodes": [row.node for row in rows], "of": len(shown)}
-        return Told("cluster.html", "kubectl ballast top gpus", values, data)
+        return Content("cluster.html", "kubectl ballast top gpus", values, data)
 
-    async def whatif(self, request: web.Request) -> Told:
+    async def whatif(self, request: web.Request) -> Content:
         """The form, and below it what the changed world would bring."""
         ask = self._asker(request)
         form = {key: str(value) for key, value in (await request.post()).items()}
@@ -175,13 +177,13 @@ class Pages:
             "projects": [each for each in shares.items if not _is_department(each)],
             "form": form,
             "wrong": wrong,
-            "told": answer.status if answer else None,
+            "answer": answer.status if answer else None,
         }
         as_of = answer.status.as_of if answer and answer.status else shares.as_of
         data = answer or {"message": wrong}
-        return Told("whatif.html", command, values, data, as_of, status)
+        return Content("whatif.html", command, values, data, as_of, status)
 
-    async def evictions(self, request: web.Request) -> Told:
+    async def evictions(self, request: web.Request) -> Content:
         """What was stopped lately, for what, and whether that started."""
         ask, (namespace, is_all) = self._asker(request), self._where(request)
         events, fates = await ask.evictions("" if is_all else namespace)
@@ -196,7 +198,9 @@ class Pages:
         }
         where = "-A" if is_all else f"-n {namespace}"
         data = {"stopped": stopped, "madeRoomFor": made_for}
-        return Told("evictions.html", f"kubectl ballast history {where} --evictions", values, data)
+        return Content(
+            "evictions.html", f"kubectl ballast history {where} --evictions", values, data
+        )
 
     # -- what they share ---------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from extender.api.reasons import HELP
 from extender.view.answers import AsOf, Waiting
-from extender.web.answering import Told
+from extender.web.answering import Content
 from extender.web.evictions import Line, lines
 from extender.web.identity import Asker
 from extender.web.questions import NoAnswerError, Questions
@@ -46,7 +46,7 @@ class PeoplePages:
         self._asker = asker
         self._namespace = namespace
 
-    async def mine(self, request: web.Request) -> Told:
+    async def mine(self, request: web.Request) -> Content:
         """What waits, runs and was stopped in the user's namespaces."""
         ask = self._asker(request)
         known = sorted({n for each in await ask.projects() for n in each.spec.namespaces})
@@ -76,9 +76,9 @@ class PeoplePages:
             "n_left_out": len(spaces) - len(shown),
         }
         command = f"kubectl ballast queue -n {shown[0]}"
-        return Told("mine.html", command, values, data, parts[0].as_of)
+        return Content("mine.html", command, values, data, parts[0].as_of)
 
-    async def project(self, request: web.Request) -> Told:
+    async def project(self, request: web.Request) -> Content:
         """A project's figures, users, and evictions in and out."""
         ask, name = self._asker(request), request.match_info["name"]
         shares = await ask.shares()
@@ -99,9 +99,9 @@ class PeoplePages:
         values = {**data, "name": name, "whys": whys, "made_for": made_for[:ROWS],
                   "stopped": stopped[:ROWS], "namespaces": namespaces,
                   "department": next((each.parent for each in figures), "")}  # fmt: skip
-        return Told("project.html", "kubectl ballast shares", values, data, shares.as_of)
+        return Content("project.html", "kubectl ballast shares", values, data, shares.as_of)
 
-    async def usage(self, request: web.Request) -> Told:
+    async def usage(self, request: web.Request) -> Content:
         """GPU-hours of a month, by project, or by user of one."""
         month = request.query.get("month", "")
         if not _MONTH.fullmatch(month):
@@ -121,7 +121,7 @@ class PeoplePages:
                   "n_days": len(days), "total": sum(each.held for each in sums)}  # fmt: skip
         by = " --by project,user" if project else ""
         command = f"kubectl ballast report usage --month {month}{by}"
-        return Told("usage.html", command, values, {"month": month, "items": rows})
+        return Content("usage.html", command, values, {"month": month, "items": rows})
 
 
 @dataclass(slots=True, frozen=True)

@@ -78,7 +78,7 @@ class NodeReporter:
     _sent: dict[str, Any] = field(default_factory=dict)
     _sent_at_s: float = 0.0
     #: Why the last write failed; empty after one that did not.
-    _told: str = ""
+    _failure: str = ""
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -101,17 +101,17 @@ class NodeReporter:
         if shown is not None and said == own_part(shown):
             return
         now_s = asyncio.get_running_loop().time()
-        may_wait = wanted == self._sent or self._told
+        may_wait = wanted == self._sent or self._failure
         if may_wait and now_s - self._sent_at_s < PATIENCE_S:
             return
         self._sent, self._sent_at_s = wanted, now_s
         try:
             await self._write(wanted)
-            self._told = ""
+            self._failure = ""
         except KubeError as error:
-            if (why := str(error)) != self._told:
+            if (why := str(error)) != self._failure:
                 _log.warning("could not report the cards", node=self.agent.node, error=why)
-            self._told = why
+            self._failure = why
 
     async def _write(self, status: dict[str, Any]) -> None:
         patch = {"status": status}

@@ -66,11 +66,11 @@ async def trace(meta: ObjectMeta, read: Read) -> Origin:
     for kind, claim in CLAIMING:
         claimed = claim(meta, ref)
         if claimed and not (kind.is_alone and _is_sized_by(ref, meta)):
-            return await _told(meta, kind, claimed, read)
+            return await _of_claim(meta, kind, claimed, read)
     return await _climb(meta, ref, read)
 
 
-async def _told(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, read: Read) -> Origin:
+async def _of_claim(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, read: Read) -> Origin:
     """What the owner that the labels name means for the pod."""
     owner = None
     if kind.plural:
