@@ -15,10 +15,10 @@ from extender.api.units import MILLI_PER_GPU
 from extender.lab.philly.cluster import SimulatedCluster
 from extender.lab.philly.meter import ReplayMeter
 from extender.lab.philly.plans import Steps, read_plan
-from extender.lab.philly.rules import ReplayPace, ReplayRule, lay_out
+from extender.lab.philly.rules import CHECKPOINT_S, RESTART_S, ReplayPace, ReplayRule, lay_out
 from extender.lab.philly.trace import PhillyTrace, TraceJob
-from extender.lab.philly.work import JobProgress
 from extender.policy.decide import decide
+from extender.scenario.longrun.work import TaskProgress
 from extender.state.model import GPU
 
 #: Where time alone may end the safety of what runs, waiting jobs are looked at again after so long.
@@ -51,7 +51,7 @@ class JobRecord:
     """A job with what became of it."""
 
     job: TraceJob
-    work: JobProgress
+    work: TaskProgress
     finished_s: int = 0
 
     @property
@@ -152,7 +152,7 @@ class Replay:
         cell = self._cell_of[job.tenant]
         is_inert = not cell.is_released and self._changes_nothing(cell, job)
         key = cell.cluster.arrive(job).waiting.key
-        self._records[key] = JobRecord(job, JobProgress(job.run_s))
+        self._records[key] = JobRecord(job, TaskProgress(job.run_s, CHECKPOINT_S, RESTART_S))
         self.meter.wait(job.tenant, job.gpus)
         if not is_inert:
             cell.ask_for_cycle(now_s, self.pace.cycle_s)
@@ -250,4 +250,5 @@ class Replay:
     def _go_on(self, key: str, now_s: int) -> None:
         record = self._records[key]
         end_s = record.work.start(now_s)
+        assert end_s is not None, "every job of a trace ends"
         heappush(self._ends, (end_s, record.job.number, key, record.work.n_stops))

@@ -9,9 +9,8 @@ import msgspec
 
 from extender.lab.philly.figures import Figures
 from extender.lab.philly.reference import BARS, Reference, reference_for
-from extender.lab.philly.rules import ReplayPace, rule_named
+from extender.lab.philly.rules import CHECKPOINT_S, RESTART_S, ReplayPace, rule_named
 from extender.lab.philly.trace import STEADY_DAYS, PhillyTrace
-from extender.lab.philly.work import CHECKPOINT_S, RESTART_S
 
 
 @dataclass(slots=True, frozen=True)

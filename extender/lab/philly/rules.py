@@ -18,6 +18,9 @@ Sharing = Literal["one-queue", "tenants", "partitions"]
 Order = Literal["skip", "strict", "shortest"]
 POOL: Final = "default"
 EVERYBODY: Final = "everybody"
+#: A job saves its state every half hour, and loads it for a minute before it goes on.
+CHECKPOINT_S: Final = 1800
+RESTART_S: Final = 60
 _NEVER_S: Final = 1 << 40
 _CONSOLIDATE: Final[tuple[Stage, ...]] = ("allocate", "consolidate")
 _RECLAIM: Final[tuple[Stage, ...]] = ("allocate", "reclaim")
