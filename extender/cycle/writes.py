@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 
 async def write_all(
-    writes: Iterable[Coroutine[Any, Any, None]], *, at_once: int, what: str
+    writes: Iterable[Coroutine[Any, Any, None]], *, what: str, at_once: int = 16
 ) -> bool:
     """Do all of them, `at_once` at a time; returns whether all went well.
 

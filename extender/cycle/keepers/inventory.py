@@ -22,6 +22,7 @@ from extender.kube.errors import AlreadyExists, NotFound
 from extender.kube.resources import GPU_NODES, NODES
 from extender.state.cluster import ClusterState
 
+#: At a start every node may lack its GpuNode.
 _WRITES_AT_ONCE: Final = 32
 #: Seconds until what was written of a node is written again although it is the same.
 _SAME_AGAIN_S: Final = 30.0

@@ -6,7 +6,6 @@ is left alone.
 """
 
 from collections.abc import Callable, Collection
-from typing import Final
 
 from extender.api.events import Event, Removed, Upserted
 from extender.api.names import LABEL_MANAGED, MANAGED, SYSTEM_NAMESPACES
@@ -14,8 +13,6 @@ from extender.api.objects import Namespace
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.resources import NAMESPACES
-
-_WRITES_AT_ONCE: Final = 32
 
 
 class NamespaceKeeper:
@@ -55,7 +52,7 @@ class NamespaceKeeper:
         """Label the namespaces that are `listed`; what fails is logged and tried again later."""
         changes = self.changes(listed)
         writes = (self._write(client, name, is_managed) for name, is_managed in changes.items())
-        await write_all(writes, at_once=_WRITES_AT_ONCE, what="label of a namespace")
+        await write_all(writes, what="label of a namespace")
 
     async def _write(self, client: Client, name: str, is_managed: bool) -> None:
         value = MANAGED if is_managed else None

@@ -33,8 +33,6 @@ LOOK_S: Final = 20.0
 #: Owner references of one group; a group of more controllers goes when its last pod has gone.
 MAX_OWNERS: Final = 10
 
-_WRITES_AT_ONCE: Final = 16
-
 log = structlog.get_logger(__name__)
 
 
@@ -63,7 +61,7 @@ class OwnGroups:
             self._looked_at = now
             writes += [self._delete(groups[key]) for key in self.over(snapshot, now)]
             self._warned &= workloads.keys()
-        return await write_all(writes, at_once=_WRITES_AT_ONCE, what="pod group")
+        return await write_all(writes, what="pod group")
 
     def over(self, snapshot: Snapshot, now: float) -> list[str]:
         """Keys of our groups that have had no live pod for long enough."""

@@ -42,7 +42,6 @@ RETRY_S: Final = 300.0
 _NOT_SERVED: Final = "no node is added: this cluster serves no ProvisioningRequest"
 _OVER: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
 _SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.CONTROLLER_NAME}"
-_WRITES_AT_ONCE: Final = 8
 
 #: (namespace, name)
 _Key = tuple[str, str]
@@ -159,7 +158,7 @@ class ProvisioningKeeper:
             if given is None or is_spent or _requested(request) != given.requested:
                 writes.append(self._delete(request))
         writes += [self._make(given) for key, given in entitled.items() if key not in there]
-        await write_all(writes, at_once=_WRITES_AT_ONCE, what="provisioning request")
+        await write_all(writes, what="provisioning request")
 
     async def _make(self, given: Wanted) -> None:
         body, templates = given.documents()

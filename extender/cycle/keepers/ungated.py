@@ -26,7 +26,6 @@ from extender.state.model import ElasticView, PodView, PoolView, WorkloadView
 
 #: Seconds without a claim before the deletion: a cycle may place the workload, or work before it.
 LOST_S: Final = 30.0
-_WRITES_AT_ONCE: Final = 8
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +67,7 @@ class UngatedPods:
             for uid, (pod, workload) in lost.items()
             if now - self._lost_since[uid] >= LOST_S
         ]
-        await write_all(writes, at_once=_WRITES_AT_ONCE, what="pod without a place")
+        await write_all(writes, what="pod without a place")
 
     def _lost(
         self,

@@ -39,7 +39,6 @@ WRITES_WHILE_BUSY: Final = 10
 #: Longest message: many programs read every pod.
 MAX_MESSAGE: Final = 1024
 
-_WRITES_AT_ONCE: Final = 8
 
 T = TypeVar("T")
 
@@ -82,7 +81,7 @@ class PlacedConditions:
         at_most = WRITES_WHILE_BUSY if plan.admissions else WRITES_PER_LOOK
         notes = self._queue.due(snapshot, plan, changed, now, at_most)
         writes = [self._write(note) for note in notes]
-        all_well = await write_all(writes, at_once=_WRITES_AT_ONCE, what="condition of a pod")
+        all_well = await write_all(writes, what="condition of a pod")
         if not all_well:
             self._queue.put_back(notes)
         return not all_well or len(notes) == at_most

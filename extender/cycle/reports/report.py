@@ -49,7 +49,6 @@ from extender.state.snapshot import Snapshot
 
 #: Seconds between two looks.
 STATUS_PERIOD_S: Final = 1.0
-_WRITES_AT_ONCE: Final = 16
 
 log = structlog.get_logger(__name__)
 
@@ -103,7 +102,7 @@ class Reporter:
             *(self._write(each.target, each.status, now) for each in queues_due),
             *(self._write(*each, now) for each in statuses if self._is_new(*each)),
         ]
-        all_well &= await write_all(writes, at_once=_WRITES_AT_ONCE, what="status")
+        all_well &= await write_all(writes, what="status")
         self.is_behind |= len(queues_due) < len(queues)
         if not all_well:
             self._seen.forget()
