@@ -3,8 +3,6 @@
 The CA's key is discarded once the leaf is signed, so there is no key to steal that could sign more;
 a renewal makes a new CA, and trust bundles hold it beside the old one. Files are
 named as in a Secret of type kubernetes.io/tls, so a mounted Secret and a folder are read alike.
-
-`python -m webhooks.certs FOLDER` makes the files without serving.
 """
 
 import ipaddress
@@ -16,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-import click
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -199,14 +196,3 @@ def _usage(*, is_ca: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-@click.command(help="Makes ca.crt, tls.crt and tls.key in FOLDER, unless they are there.")
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def main(folder: Path) -> None:
-    """The command line."""
-    load_or_make(folder)
-
-
-if __name__ == "__main__":
-    main()

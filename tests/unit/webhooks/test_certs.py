@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
@@ -72,12 +71,3 @@ def test_key_of_the_ca_is_kept_nowhere(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"ca.crt", "tls.crt", "tls.key"}
     keys = [path for path in tmp_path.iterdir() if b"PRIVATE KEY" in path.read_bytes()]
     assert [path.name for path in keys] == ["tls.key"]
-
-
-def test_files_are_made_by_the_command_and_kept_the_second_time(tmp_path: Path) -> None:
-    folder = tmp_path / "tls"
-    assert CliRunner().invoke(certs.main, [str(folder)]).exit_code == 0
-    made = certs.load(folder)
-    assert made is not None
-    assert CliRunner().invoke(certs.main, [str(folder)]).exit_code == 0
-    assert certs.load(folder) == made
