@@ -13,7 +13,6 @@ from msgspec import Struct, field
 from extender.api.objects import ObjectMeta
 from webhooks.owners.origin import Owner, OwnerShape, Role, Template
 
-CLUSTER: Final = "ray.io/cluster"
 GROUP: Final = "ray.io/group"
 ORIGIN_KIND: Final = "ray.io/originated-from-crd"
 #: What KubeRay calls the group of the head.
