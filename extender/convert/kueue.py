@@ -157,8 +157,8 @@ def _queue(manifest: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
     weight = quantity_of(each.named, where, each.take(where), is_gpus=False)
     for group in each.take("spec.resourceGroups") or ():
         for flavor in group.get("flavors") or ():
-            for told_of in flavor.get("resources") or ():
-                _figures(draft, flavor["name"], told_of, weight, done)
+            for resource in flavor.get("resources") or ():
+                _figures(draft, flavor["name"], resource, weight, done)
     has_gpus = any("gpu" in figures for figures in draft.pools.values())
     if weight is not None and not has_gpus and _milli(weight) != 1000:
         why = "weights are of GPUs, and it has no quota of them"

@@ -45,8 +45,8 @@ class PastUseKeeper:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._accounts: dict[_Key, _Account] = {}
-        self._told: dict[str, dict[str, PastUse]] = {}
-        self._stepped_at = self._told_at = 0
+        self._published: dict[str, dict[str, PastUse]] = {}
+        self._stepped_at = self._published_at = 0
         self._lately = HeldLately()
 
     def step(self, plan: Plan, snapshot: Snapshot) -> None:
@@ -69,19 +69,19 @@ class PastUseKeeper:
             for key, amounts in held.items()
         }
         self._publish()
-        if snapshot.now_s - self._told_at >= TELL_S or not half_lives:
-            self._told_at = snapshot.now_s
-            self._told = {}
+        if snapshot.now_s - self._published_at >= TELL_S or not half_lives:
+            self._published_at = snapshot.now_s
+            self._published = {}
             for (queue, pool), account in self._accounts.items():
-                self._told.setdefault(queue, {})[pool] = _told(account)
+                self._published.setdefault(queue, {})[pool] = _as_past_use(account)
 
-    def told(self, queue: str) -> Mapping[str, PastUse]:
+    def of_queue(self, queue: str) -> Mapping[str, PastUse]:
         """What the status of the queue says of its past use, by node pool."""
-        return self._told.get(queue, {})
+        return self._published.get(queue, {})
 
-    def told_of_pool(self, pool: str) -> PastUse | None:
+    def of_pool(self, pool: str) -> PastUse | None:
         """What the status of the node pool says of what it had."""
-        return self._told.get(_POOL, {}).get(pool)
+        return self._published.get(_POOL, {}).get(pool)
 
     def _half_lives(self) -> dict[str, int]:
         """Node pool -> half-life, where past use is counted."""
@@ -125,7 +125,7 @@ class PastUseKeeper:
         self._state.set_past_use(past_use)
 
 
-def _told(account: _Account) -> PastUse:
+def _as_past_use(account: _Account) -> PastUse:
     gpu, cpu, memory = account.used
     return PastUse(gpu=gpu, cpu=cpu, memory=memory, as_of=account.as_of)
 

@@ -46,7 +46,7 @@ class _Sums:
 class _Work:
     """A workload that waited; times in unix seconds, 0 where it has not come to that."""
 
-    told: ShadowWork
+    entry: ShadowWork
     since_s: int
     ballast_s: int = 0
     end_s: int = 0
@@ -217,7 +217,7 @@ class Record:
         self, picture: Picture, work: _Work, fate: Mapping[str, tuple[int, int, str]]
     ) -> None:
         """The workload waits at this look, and what Ballast would do about it."""
-        line, now_s = work.told, picture.snapshot.now_s
+        line, now_s = work.entry, picture.snapshot.now_s
         line.seconds = max(0, now_s - work.since_s)
         if work.ballast_s:
             return
@@ -274,8 +274,8 @@ class Record:
     @staticmethod
     def _told(work: _Work) -> ShadowWork:
         if work.ballast_s:
-            work.told.ballast_seconds = max(0, work.ballast_s - work.since_s)
-        return work.told
+            work.entry.ballast_seconds = max(0, work.ballast_s - work.since_s)
+        return work.entry
 
 
 def _identity(workload: WorkloadView) -> tuple[str, int]:
@@ -299,7 +299,7 @@ def _new_work(workload: WorkloadView, not_before_s: int) -> _Work:
 
 def _end(work: _Work, outcome: Outcome, at_s: int) -> None:
     work.end_s = at_s
-    work.told.outcome, work.told.seconds = outcome, max(0, at_s - work.since_s)
+    work.entry.outcome, work.entry.seconds = outcome, max(0, at_s - work.since_s)
 
 
 def _of_now(picture: Picture) -> dict[str, _Sums]:

@@ -322,10 +322,10 @@ class ClusterState:
         facts = (self._workloads.facts.get(pod.uid) for pod in workload.pods)
         return any(fact.min_member or fact.sub_groups for fact in facts if fact)
 
-    def told_of(self, pod: PodView) -> str:
+    def placed_reason(self, pod: PodView) -> str:
         """Why the pod waits, by its condition `ballast.dev/Placed`; empty without one."""
         facts = self._workloads.facts.get(pod.uid)
-        return facts.told if facts else ""
+        return facts.placed_reason if facts else ""
 
     def workload_of(self, pod: PodView) -> WorkloadView | None:
         """The pod's workload as it is now, if the pod is live."""

@@ -158,7 +158,7 @@ class View(Observed):
         """What the condition `ballast.dev/Placed` of the workload's first waiting pod says."""
         workload = self.state.workloads().get(key)
         pods = workload.pods if workload else ()
-        return next((message for pod in pods if (message := self.state.told_of(pod))), "")
+        return next((message for pod in pods if (message := self.state.placed_reason(pod))), "")
 
     def _deliver(self, event: Event) -> None:
         self.state.apply(event)

@@ -136,7 +136,7 @@ class ProvisioningKeeper:
         for state, count in counts.items():
             metrics.PROVISIONING.labels(state).set(count)
         return {
-            key: _told_of(scale_up, given.name, there.get((given.namespace, given.name)))
+            key: _note_of(scale_up, given.name, there.get((given.namespace, given.name)))
             for key, (scale_up, given) in by_request.items()
         }
 
@@ -212,7 +212,7 @@ def _asked_for(scale_up: ScaleUp) -> str:
     return "1 node is requested" if n_nodes == 1 else f"{n_nodes} nodes are requested"
 
 
-def _told_of(scale_up: ScaleUp, name: str, request: ProvisioningRequest | None) -> str:
+def _note_of(scale_up: ScaleUp, name: str, request: ProvisioningRequest | None) -> str:
     """What a workload is told whose request has this name, if it is there yet."""
     sentence = f"{_asked_for(scale_up)} by ProvisioningRequest {name}"
     if request is not None and (state := state_of(request)) in _OVER:

@@ -92,7 +92,7 @@ class PlacedConditions:
             after = await self._client.strategic_patch(
                 PODS,
                 pod.name,
-                placed_patch(note, is_first=not self._state.told_of(pod)),
+                placed_patch(note, is_first=not self._state.placed_reason(pod)),
                 namespace=pod.namespace,
                 subresource="status",
             )
@@ -136,13 +136,13 @@ class PlacedQueue:
         """Of what was given out, tell later what the pods do not say yet."""
         for note in notes:
             waiter = self._waiters.get(note.workload)
-            if waiter is not None and self._state.told_of(note.pod) != note.reason:
+            if waiter is not None and self._state.placed_reason(note.pod) != note.reason:
                 waiter.left[note.pod.uid] = note.pod
 
     def _note_placed(self, workload: WorkloadView | None) -> None:
         """Pods that were told why they wait, and are bound."""
         for pod in workload.pods if workload else ():
-            if pod.state == "bound" and self._state.told_of(pod):
+            if pod.state == "bound" and self._state.placed_reason(pod):
                 self._placed[pod.uid] = pod
 
     def _begin(
@@ -164,7 +164,11 @@ class PlacedQueue:
                 for pod in workload.pods
                 if pod.state in WAITING
                 and not pod.is_terminating
-                and (is_old or pod.uid in waiter.left or self._state.told_of(pod) != waiter.reason)
+                and (
+                    is_old
+                    or pod.uid in waiter.left
+                    or self._state.placed_reason(pod) != waiter.reason
+                )
             }
 
 

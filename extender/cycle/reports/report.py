@@ -172,7 +172,7 @@ class Reporter:
             name = each.metadata.name
             found = _problems_of(each, problems)
             conditions = validity(found, each.status.conditions)
-            counts, past = pods.get(queue, (0, 0)), self._past_use.told(queue)
+            counts, past = pods.get(queue, (0, 0)), self._past_use.of_queue(queue)
             months: dict[str, MonthUse] = {}
             if isinstance(each, GpuProject):
                 months = month_uses(each, used, snapshot.now_s)
@@ -193,7 +193,7 @@ class Reporter:
                 generation = pool.metadata.generation
                 status.observed_generation = generation
                 status.conditions = observed(validity(found, pool.status.conditions), generation)
-                status.past = self._past_use.told_of_pool(name)
+                status.past = self._past_use.of_pool(name)
                 yield _Target(NODE_POOLS, name), status
 
     # -- writing -----------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     weight: int = 0
     run_s: int | None = None
     maker: OwnerReference | None = None
-    told: str = ""
+    placed_reason: str = ""
     has_read_claims: bool = False
     plugin_cards: int = 0
     is_mirror: bool = False
@@ -267,7 +267,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         weight=weight,
         run_s=run_s,
         maker=_share_maker(meta),
-        told=_read_told(pod),
+        placed_reason=_read_placed_reason(pod),
         priority_class=spec.priority_class_name,
         held_cpu_milli=held[0],
         held_memory_mib=held[1],
@@ -375,7 +375,7 @@ def _share_maker(meta: ObjectMeta) -> OwnerReference | None:
     return _makers.setdefault(key, maker)
 
 
-def _read_told(pod: Pod) -> str:
+def _read_placed_reason(pod: Pod) -> str:
     """The reason of the pod's condition `ballast.dev/Placed` while that is False, else empty."""
     for each in pod.status.conditions or ():
         if each.type == names.CONDITION_PLACED and each.status == "False":

@@ -63,7 +63,7 @@ def test_nothing_is_counted_where_no_pool_asks_for_it() -> None:
     keeper = PastUseKeeper(state)
     run(keeper, state, holding(a=4), range(0, 600, 10))
     assert past_use(state, "a") == 0
-    assert keeper.told("a") == {}
+    assert keeper.of_queue("a") == {}
 
 
 def test_accounts_are_told_at_most_once_a_minute() -> None:
@@ -72,7 +72,7 @@ def test_accounts_are_told_at_most_once_a_minute() -> None:
     told: set[Amounts] = set()
     for at_s in range(0, 5 * TELL_S, STEP_S):
         keeper.step(holding(a=2), state.snapshot(START_S + at_s))
-        past = keeper.told("a")["default"]
+        past = keeper.of_queue("a")["default"]
         told.add((past.gpu, past.cpu, past.as_of))
     assert len(told) == 5
 
@@ -97,4 +97,4 @@ def test_accounts_are_forgotten_when_the_pool_stops_counting() -> None:
     state.apply(Upserted(pool("default").build()))
     run(keeper, state, holding(a=2), range(600, 700, 10))
     assert past_use(state, "a") == 0
-    assert keeper.told("a") == {}
+    assert keeper.of_queue("a") == {}
