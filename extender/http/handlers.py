@@ -26,7 +26,6 @@ from extender.http.wire import (
     ExtenderPreemptionResult,
     decode,
     encode,
-    nodes_of,
 )
 from extender.kube.errors import KubeError
 
@@ -70,29 +69,28 @@ class Verbs:
         Waits while too many binds are under way; see `Room`.
         """
         args = decode(body, ExtenderArgs)
-        nodes = nodes_of(args)
-        claim = read_claim(args.pod)
+        names, claim = args.names, read_claim(args.pod)
         self._memory.remember(claim)
         await self._binder.room.wait()
         try:
-            await self._look_for_row(claim, nodes.names)
+            await self._look_for_row(claim, names)
         except (KubeError, TimeoutError) as error:
             _log.warning("could not read a planned row", pod=claim.key, error=repr(error))
             return Answer(encode(ExtenderFilterResult(error=API_AWAY)), "failed")
-        verdict = filter_nodes(self._book, claim, nodes.names)
-        answer = nodes.answer(verdict.kept, verdict.failed, verdict.unresolvable)
+        verdict = filter_nodes(self._book, claim, names)
+        answer = ExtenderFilterResult(verdict.kept, verdict.failed, verdict.unresolvable)
         return Answer(encode(answer), "ok" if verdict.kept else "refused")
 
     async def prioritize(self, body: bytes) -> Answer:
         """A score for each node; see `verbs.prioritize`."""
         args = decode(body, ExtenderArgs)
-        nodes = nodes_of(args)
-        return Answer(encode(prioritize(self._book, read_claim(args.pod), nodes.names)), "ok")
+        return Answer(encode(prioritize(self._book, read_claim(args.pod), args.names)), "ok")
 
     async def preempt(self, body: bytes) -> Answer:
         """Which candidates of in-tree preemption may be used; see `verbs.preempt`."""
         args = decode(body, ExtenderPreemptionArgs)
-        kept = keep_candidates(self._book, read_claim(args.pod), args.candidates())
+        candidates = args.node_name_to_meta_victims or {}
+        kept = keep_candidates(self._book, read_claim(args.pod), candidates)
         return Answer(encode(ExtenderPreemptionResult(kept)), "ok" if kept else "refused")
 
     async def bind(self, body: bytes) -> Answer:

@@ -8,7 +8,7 @@ absent is an empty list or map, as in Go. Nothing here decides anything.
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 from extender.api.objects import Pod
 
@@ -22,38 +22,25 @@ _T = TypeVar("_T")
 Listed = Annotated[str, Meta(max_length=253)]
 
 
-class NodeName(Struct, gc=False):
-    """The metadata of a node of which only the name is read."""
-
-    name: Listed = ""
-
-
-class NodeHead(Struct, gc=False):
-    """A v1 Node of which only the name is read; the rest goes back as it came."""
-
-    metadata: NodeName
-
-
-class NodeList(Struct, gc=False):
-    """A v1 NodeList. Items stay the bytes they came as."""
-
-    items: list[Raw] | None = None
-    metadata: Raw = Raw(b"{}")
-
-
 class ExtenderArgs(Struct, rename="pascal", gc=False):
-    """What filter and prioritize get: node names, or whole nodes with nodeCacheCapable false."""
+    """What filter and prioritize get. `nodes` are whole nodes, which nobody needs: see `names`."""
 
     pod: Pod
-    nodes: NodeList | None = None
+    nodes: object = None
     node_names: list[Listed] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes of the call; raises BadBodyError where they do not come by name."""
+        if self.nodes is not None:
+            raise BadBodyError("Nodes came whole: give the extender nodeCacheCapable: true")
+        return self.node_names or []
 
 
 class ExtenderFilterResult(Struct, rename="pascal", gc=False):
-    """What filter answers; the branch that was not sent (names or nodes) is null."""
+    """What filter answers."""
 
-    nodes: NodeList | None = None
-    node_names: list[str] | None = None
+    node_names: list[str] = []
     failed_nodes: dict[str, str] = {}
     failed_and_unresolvable_nodes: dict[str, str] = {}
     error: str = ""
@@ -64,27 +51,6 @@ class HostPriority(Struct, rename="pascal", gc=False):
 
     host: str
     score: int
-
-
-class Victim(Struct, gc=False):
-    """A pod that in-tree preemption would delete, as far as it is read."""
-
-    metadata: "VictimMeta"
-
-
-class VictimMeta(Struct, gc=False):
-    """Metadata of a victim."""
-
-    uid: str = ""
-
-
-class Victims(Struct, rename="pascal", gc=False):
-    """Victims on one node, whole pods (nodeCacheCapable false)."""
-
-    pods: list[Victim] | None = None
-    num_pdb_violations: Annotated[int, Meta(ge=0)] = msgspec.field(
-        default=0, name="NumPDBViolations"
-    )
 
 
 class MetaPod(Struct, gc=False):
@@ -106,20 +72,7 @@ class ExtenderPreemptionArgs(Struct, rename="pascal", gc=False):
     """Candidate nodes of in-tree preemption, each with its victims."""
 
     pod: Pod
-    node_name_to_victims: dict[str, Victims] | None = None
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
-
-    def candidates(self) -> dict[str, MetaVictims]:
-        """The candidates by UID, in whichever of the two forms they came."""
-        if self.node_name_to_meta_victims is not None:
-            return self.node_name_to_meta_victims
-        return {
-            node: MetaVictims(
-                [MetaPod(pod.metadata.uid) for pod in victims.pods or ()],
-                victims.num_pdb_violations,
-            )
-            for node, victims in (self.node_name_to_victims or {}).items()
-        }
 
 
 class ExtenderPreemptionResult(Struct, rename="pascal", gc=False):
@@ -143,31 +96,6 @@ class ExtenderBindingResult(Struct, rename="pascal", gc=False):
     error: str = ""
 
 
-class NodeNames:
-    """The nodes of one call, by name, and the way back to the form they were sent in."""
-
-    __slots__ = ("_items", "names")
-
-    def __init__(self, args: ExtenderArgs) -> None:
-        self._items: dict[str, Raw] | None = None
-        if args.node_names is not None or args.nodes is None:
-            self.names: list[str] = args.node_names or []
-        else:
-            heads = _NODE_HEAD.decode
-            self._items = {heads(item).metadata.name: item for item in args.nodes.items or ()}
-            self.names = list(self._items)
-
-    def answer(
-        self, kept: list[str], failed: dict[str, str], unresolvable: dict[str, str]
-    ) -> ExtenderFilterResult:
-        """The filter answer that keeps `kept`, in the form the nodes were sent in."""
-        if self._items is None:
-            return ExtenderFilterResult(None, kept, failed, unresolvable)
-        items = [self._items[name] for name in kept]
-        return ExtenderFilterResult(NodeList(items), None, failed, unresolvable)
-
-
-_NODE_HEAD: Final = msgspec.json.Decoder(NodeHead)
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODERS: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(kind)
@@ -189,14 +117,6 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadBodyError(f"the body is not {kind.__name__}: {error}") from error
     return args
-
-
-def nodes_of(args: ExtenderArgs) -> NodeNames:
-    """The call's nodes; raises BadBodyError when a whole node cannot be read."""
-    try:
-        return NodeNames(args)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise BadBodyError(f"the body is not ExtenderArgs: Nodes.items: {error}") from error
 
 
 def encode(answer: Struct | list[HostPriority]) -> bytes:

@@ -1,4 +1,4 @@
-"""Golden bodies of the four verbs, in both modes, as the real scheduler sends and reads them."""
+"""Golden bodies of the four verbs, as the real scheduler sends and reads them."""
 
 import json
 from typing import Any
@@ -10,6 +10,7 @@ from extender.http.wire import (
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
+    ExtenderFilterResult,
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
     HostPriority,
@@ -17,7 +18,6 @@ from extender.http.wire import (
     MetaVictims,
     decode,
     encode,
-    nodes_of,
 )
 
 POD = {
@@ -27,13 +27,6 @@ POD = {
         "schedulerName": "ballast-scheduler",
     },
     "status": {"phase": "Pending"},
-}
-NODES: dict[str, Any] = {
-    "metadata": {},
-    "items": [
-        {"metadata": {"name": "n1", "labels": {"x": "y"}}, "spec": {}, "status": {"a": [1, 2]}},
-        {"metadata": {"name": "n2"}, "spec": {"taints": None}},
-    ],
 }
 TEXT = "PlannedElsewhere: the pod is planned on another node"
 
@@ -48,28 +41,13 @@ def told(answer: Any) -> Any:
 
 def test_filter_with_names_answers_with_names() -> None:
     args = decode(body(Pod=POD, Nodes=None, NodeNames=["n1", "n2"]), ExtenderArgs)
-    nodes = nodes_of(args)
     assert args.pod.metadata.uid == "1-2"
     assert args.pod.spec.containers[0].resources.requests == {"cpu": "1"}
-    assert nodes.names == ["n1", "n2"]
-    assert told(nodes.answer(["n2"], {"n1": TEXT}, {})) == {
-        "Nodes": None,
+    assert args.names == ["n1", "n2"]
+    assert told(ExtenderFilterResult(["n2"], {"n1": TEXT})) == {
         "NodeNames": ["n2"],
         "FailedNodes": {"n1": TEXT},
         "FailedAndUnresolvableNodes": {},
-        "Error": "",
-    }
-
-
-def test_filter_with_nodes_answers_with_the_very_nodes() -> None:
-    args = decode(body(Pod=POD, Nodes=NODES, NodeNames=None), ExtenderArgs)
-    nodes = nodes_of(args)
-    assert nodes.names == ["n1", "n2"]
-    assert told(nodes.answer(["n1"], {}, {"n2": TEXT})) == {
-        "Nodes": {"items": [NODES["items"][0]], "metadata": {}},
-        "NodeNames": None,
-        "FailedNodes": {},
-        "FailedAndUnresolvableNodes": {"n2": TEXT},
         "Error": "",
     }
 
@@ -83,21 +61,15 @@ def test_filter_with_nodes_answers_with_the_very_nodes() -> None:
     ],
 )
 def test_no_names_are_answered_with_an_empty_list_of_names(lists: dict[str, Any]) -> None:
-    nodes = nodes_of(decode(body(Pod=POD, **lists), ExtenderArgs))
-    answer = told(nodes.answer([], {}, {}))
-    assert (answer["NodeNames"], answer["Nodes"]) == ([], None)
+    assert decode(body(Pod=POD, **lists), ExtenderArgs).names == []
+    assert told(ExtenderFilterResult())["NodeNames"] == []
 
 
-@pytest.mark.parametrize("items", [None, []])
-def test_no_nodes_are_answered_with_an_empty_list_of_nodes(items: Any) -> None:
+@pytest.mark.parametrize("items", [None, [], [{"metadata": {"name": "n1"}}], [7]])
+def test_whole_nodes_are_refused_with_what_to_do(items: Any) -> None:
     sent = body(Pod=POD, Nodes={"metadata": {}, "items": items}, NodeNames=None)
-    answer = told(nodes_of(decode(sent, ExtenderArgs)).answer([], {}, {}))
-    assert (answer["NodeNames"], answer["Nodes"]["items"]) == (None, [])
-
-
-def test_a_name_sent_twice_as_a_node_is_one_node() -> None:
-    twice = {"items": [NODES["items"][0]] * 2}
-    assert nodes_of(decode(body(Pod=POD, Nodes=twice), ExtenderArgs)).names == ["n1"]
+    with pytest.raises(BadBodyError, match="nodeCacheCapable: true"):
+        _ = decode(sent, ExtenderArgs).names
 
 
 def test_prioritize_answers_a_bare_list() -> None:
@@ -113,33 +85,25 @@ def test_preempt_with_uids_is_read_and_answered_by_uid() -> None:
         NodeNameToVictims=None,
         NodeNameToMetaVictims={"n1": {"Pods": [{"UID": "v1"}], "NumPDBViolations": 1}},
     )
-    candidates = decode(sent, ExtenderPreemptionArgs).candidates()
+    candidates = decode(sent, ExtenderPreemptionArgs).node_name_to_meta_victims
     assert candidates == {"n1": MetaVictims([MetaPod("v1")], 1)}
+    assert candidates is not None
     assert told(ExtenderPreemptionResult(candidates)) == {
         "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v1"}], "NumPDBViolations": 1}}
-    }
-
-
-def test_preempt_with_whole_victims_is_answered_by_uid() -> None:
-    victims = {"Pods": [POD, {"metadata": {"uid": "v2"}}], "NumPDBViolations": 0}
-    sent = body(Pod=POD, NodeNameToVictims={"n1": victims}, NodeNameToMetaVictims=None)
-    candidates = decode(sent, ExtenderPreemptionArgs).candidates()
-    assert told(ExtenderPreemptionResult(candidates)) == {
-        "NodeNameToMetaVictims": {
-            "n1": {"Pods": [{"UID": "1-2"}, {"UID": "v2"}], "NumPDBViolations": 0}
-        }
     }
 
 
 @pytest.mark.parametrize("pods", [None, []])
 def test_preempt_takes_a_candidate_without_victims(pods: Any) -> None:
     sent = body(Pod=POD, NodeNameToMetaVictims={"n1": {"Pods": pods, "NumPDBViolations": 0}})
-    assert not decode(sent, ExtenderPreemptionArgs).candidates()["n1"].pods
+    candidates = decode(sent, ExtenderPreemptionArgs).node_name_to_meta_victims
+    assert candidates is not None
+    assert not candidates["n1"].pods
 
 
 def test_preempt_without_candidates_is_answered_with_an_empty_map() -> None:
-    args = decode(body(Pod=POD), ExtenderPreemptionArgs)
-    assert told(ExtenderPreemptionResult(args.candidates())) == {"NodeNameToMetaVictims": {}}
+    assert decode(body(Pod=POD), ExtenderPreemptionArgs).node_name_to_meta_victims is None
+    assert told(ExtenderPreemptionResult()) == {"NodeNameToMetaVictims": {}}
 
 
 def test_bind_is_read_and_answered() -> None:
@@ -166,7 +130,6 @@ def test_bind_is_read_and_answered() -> None:
         b'{"Pod":{"metadata":{}},"NodeNames":[1]}',
         b'{"Pod":{"metadata":{"name":7}},"NodeNames":[]}',
         b'{"Pod":{"metadata":{"name":"\xff"}},"NodeNames":[]}',
-        b'{"Pod":{"metadata":{}},"Nodes":{"items":[7]}}',
         b'{"Pod":{"metadata":{}},"Nodes":{"items":["\xff"]}}',
         b'{"Pod":{"metadata":{}}',
         b"[" * 200_000,
@@ -175,7 +138,7 @@ def test_bind_is_read_and_answered() -> None:
 )
 def test_what_is_not_filter_arguments_is_refused(sent: bytes) -> None:
     with pytest.raises(BadBodyError, match="the body is not ExtenderArgs"):
-        nodes_of(decode(sent, ExtenderArgs))
+        decode(sent, ExtenderArgs)
 
 
 def test_a_negative_count_of_violations_is_refused() -> None:
