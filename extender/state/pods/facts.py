@@ -63,11 +63,10 @@ from extender.state.refusals import Refusals, read_answer, read_refusals
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
 #: Longer reasons are none of ours.
 _MAX_REASON: Final = 63
-#: Distinct labels that are shared: most are the same on all pods of an owner.
-_MAX_LABELS: Final = 50_000
+#: Distinct labels and controllers that are shared: most are the same on all pods of an owner, and
+#: these come one after the other. More would only keep those of owners that are long gone.
+_MAX_SHARED: Final = 4_096
 _labels: dict[tuple[str, str], tuple[str, str]] = {}
-#: Distinct controllers that are shared: all pods of a Job have one.
-_MAX_MAKERS: Final = 50_000
 _makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
 #: What the API server fills in.
@@ -359,7 +358,7 @@ def _share_labels(labels: Mapping[str, str]) -> Labels | None:
     """The labels by name; equal pairs are one object. None where they are too many to be kept."""
     if sum(len(key) + len(value) for key, value in labels.items()) > MAX_BYTES:
         return None
-    if len(_labels) >= _MAX_LABELS:
+    if len(_labels) >= _MAX_SHARED:
         _labels.clear()
     return tuple(_labels.setdefault(pair, pair) for pair in sorted(labels.items()))
 
@@ -369,7 +368,7 @@ def _share_maker(meta: ObjectMeta) -> OwnerReference | None:
     maker = meta.controller
     if maker is None:
         return None
-    if len(_makers) >= _MAX_MAKERS:
+    if len(_makers) >= _MAX_SHARED:
         _makers.clear()
     key = maker.api_version, maker.kind, maker.name, maker.uid
     return _makers.setdefault(key, maker)

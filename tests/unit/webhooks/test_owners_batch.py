@@ -2,9 +2,10 @@
 
 import pytest
 
+from extender.api.jobs import count_indexes
 from extender.api.names import LABEL_POD_GROUP
 from tests.support.owners import Document, Shelf, child, meta_of, origin_of, unread, written
-from webhooks.owners.batch import COMPLETION_INDEX, count_indexes
+from webhooks.owners.batch import COMPLETION_INDEX
 from webhooks.owners.origin import NO_OWNER, Gang, Origin
 from webhooks.owners.reader import OwnerReader
 from webhooks.owners.trace import trace
