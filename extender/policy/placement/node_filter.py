@@ -89,6 +89,11 @@ class NodeFilter:
         counted = self._nodes.free_counted
         return array("i", [ix for ix in found if not counted[ix]])
 
+    @property
+    def has_avoided(self) -> bool:
+        """Whether a taint of any node asks pods to avoid it."""
+        return bool(self._avoided)
+
     def unavoided(self, found: "array[int]", constraints: Constraints) -> "array[int]":
         """Those of the nodes `found` that no taint asks such pods to avoid."""
         if not self._avoided:

@@ -260,7 +260,7 @@ class DomainSearch:
         self, level: TopologyLevel, pods: Sequence[PodView], held: Iterable[int], within: NodeSet
     ) -> list[NodeSet]:
         """Domains of the level inside `within` that could hold all, where it runs already first,
-        then the tightest first."""
+        then those where no pod needs a node to avoid, then the tightest."""
         shapes = shapes_of(pods)
         rooms = [self._rooms(shape, level, within) for shape in shapes]
         homes = {level.domains.get(ix) for ix in held}
@@ -269,16 +269,28 @@ class DomainSearch:
             for frame in self._within(level, within)
             if all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
         ]
+        avoided = self._avoided(shapes, level, within)
         tightness = {frame: sum(room[frame] for room in rooms) for frame in fitting}
         clipped = {frame: self._clip(frame, within) for frame in fitting}
         fitting.sort(
             key=lambda frame: (
                 frame not in homes,
                 self.placer.cost(pods, self.pool, clipped[frame]),
+                frame in avoided,
                 tightness[frame],
             )
         )
         return [clipped[frame] for frame in fitting]
+
+    def _avoided(
+        self, shapes: Sequence[Shape], level: TopologyLevel, within: NodeSet
+    ) -> set[NodeSet]:
+        """Domains that hold the pods only with nodes that a taint asks one of them to avoid."""
+        found: set[NodeSet] = set()
+        for shape in shapes if self.node_filter.has_avoided else ():
+            rooms = self._rooms(shape, level, within, is_avoiding=True)
+            found.update(frame for frame, room in rooms.items() if room < shape.count)
+        return found
 
     def _within(self, level: TopologyLevel, within: NodeSet) -> list[NodeSet]:
         """The level's domains that have nodes in `within`."""
@@ -300,9 +312,14 @@ class DomainSearch:
             self._clipped[frame, within] = clipped
         return clipped
 
-    def _rooms(self, shape: Shape, level: TopologyLevel, within: NodeSet) -> dict[NodeSet, int]:
-        """How many pods of the shape each domain holds, on its nodes in `within`."""
+    def _rooms(
+        self, shape: Shape, level: TopologyLevel, within: NodeSet, *, is_avoiding: bool = False
+    ) -> dict[NodeSet, int]:
+        """How many pods of the shape each domain holds, on its nodes in `within`; without nodes
+        that a taint asks them to avoid if it `is_avoiding`."""
         candidates = self.node_filter.candidates(self.pool, shape.constraints)
+        if is_avoiding:
+            candidates = self.node_filter.unavoided(candidates, shape.constraints)
         counts = array("i", bytes(4 * len(candidates)))
         count_room(self.could, shape.demand, candidates, 1 << 20, counts)
         rooms = dict.fromkeys(level.frames, 0)
