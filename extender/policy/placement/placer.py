@@ -138,18 +138,7 @@ class Placer:
     def place_in(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> list[Placement] | None:
-        """Hold a place within the frame for every pod, or for none and return None. Pods of several
-        shapes are packed where the pool's placement has no place for all of them."""
-        placed = self._place_in_order(pods, pool, moment, frame)
-        if placed is None and not self._is_packed(pods, pool) and len(shapes_of(pods)) > 1:
-            self._is_packing = True
-            placed = self._place_in_order(pods, pool, moment, frame)
-            self._is_packing = False
-        return placed
-
-    def _place_in_order(
-        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
-    ) -> list[Placement] | None:
+        """Hold a place within the frame for every pod, or for none and return None."""
         mark = self.sim.checkpoint()
         for in_order in self.orders(pods, pool):
             placed: list[Placement] = []
@@ -167,9 +156,17 @@ class Placer:
         return None
 
     def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[list[PodView]]:
-        """The orders in which places are looked for, one pod after the other."""
+        """The orders in which places are looked for, one pod after the other, until there is one
+        for each. Pods of several shapes are packed in the end, whatever the pool's placement."""
         candidates = self.node_filter.candidates
-        return placing_orders(pods, lambda pod: len(candidates(pool, pod.constraints)))
+        in_orders = list(placing_orders(pods, lambda p: len(candidates(pool, p.constraints))))
+        yield from in_orders
+        if not self._is_packed(pods, pool) and len(shapes_of(pods)) > 1:
+            self._is_packing = True
+            try:
+                yield from in_orders
+            finally:
+                self._is_packing = False
 
     def place_pod(
         self,
