@@ -75,6 +75,7 @@ class ForetellingReplay(Replay):
         workloads: dict[str, WorkloadView] = {}
         for key, entry in cluster.entries.items():
             work = self._records[key].work
+            assert work.run_s is not None, "every job of the trace ends"
             runs[key] = work.run_s - work.saved_s
             workloads[key] = entry.running or entry.waiting
         snapshot = Snapshot(
