@@ -193,18 +193,14 @@ def _add_up(demands: _Demands) -> None:
 
 def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
     """Divide among queues of one parent, and each share among the queues below; returns what they
-    can use of it. What one of them cannot use of its share goes to the others."""
+    can use of it. What one of them cannot use of its share goes to the others, and what is left of
+    several shares to those of them that can use it together."""
     queues = sorted(queues, key=lambda queue: queue.age_key)
     most = [demands[queue].total for queue in queues]
     used: list[int] = []
     for _ in range(_MOST_ROUNDS):
         _share_out(queues, capacity, most, demands)
-        used = [
-            _divide(queue.children, queue.share[GPU], demands)
-            if queue.children
-            else demands[queue].usable(queue.share[GPU])
-            for queue in queues
-        ]
+        used = [_use(queue, queue.share[GPU], demands) for queue in queues]
         given = [queue.share[GPU] for queue in queues]
         is_left = any(n < share for n, share in zip(used, given, strict=True))
         could_use = any(n == share < top for n, share, top in zip(used, given, most, strict=True))
@@ -215,7 +211,32 @@ def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
             min(top, n) if n < share else top
             for n, share, top in zip(used, given, most, strict=True)
         ]
+    _lend_rests(queues, capacity, used, demands)
     return sum(used)
+
+
+def _use(queue: Queue, share: int, demands: _Demands) -> int:
+    """What the queue can use of so much; it is divided among the queues below."""
+    if queue.children:
+        return _divide(queue.children, share, demands)
+    return demands[queue].usable(share)
+
+
+def _lend_rests(queues: Sequence[Queue], capacity: int, used: list[int], demands: _Demands) -> None:
+    """Let queues use more than their shares of what all leave unused: those that do already before
+    the others, the older first. `used` is kept up to date."""
+    left = capacity - sum(used)
+    for i in sorted(range(len(queues)), key=lambda i: queues[i].allocated[GPU] <= used[i]):
+        queue, demand = queues[i], demands[queues[i]]
+        share, most = queue.share[GPU], min(demand.total, used[i] + left)
+        if most <= share or most < demand.least or not queue.figures.gpu.weight:
+            continue
+        n = _use(queue, most, demands)
+        if n > used[i]:
+            left -= n - used[i]
+            used[i] = queue.share[GPU] = n
+        else:
+            _use(queue, share, demands)
 
 
 def _share_out(
