@@ -118,7 +118,7 @@ def test_one_gpu_is_told_in_the_singular() -> None:
     cluster.job("runs", "x", on="n0")
     cluster.job("second", "x")
     given = decide(cluster.snapshot()).waits["ns/second"]
-    assert given.detail == "ns/second: needs 1 GPU, it has 0 of its share of 0"
+    assert given.detail == "ns/second: needs 1 GPU, x has 1 GPU of its limit of 1 GPU"
 
 
 def test_newcomer_gets_its_share_on_a_full_pool() -> None:
