@@ -91,13 +91,6 @@ cdef inline void per_card(Cost* cost, int n_cards) noexcept nogil:
         cost.lost, cost.moved = cost.lost // n_cards, cost.moved // n_cards
 
 
-cdef inline void for_all(Cost* cost, int part) noexcept nogil:
-    """What as many such victims cost as have all that lacks; one has `part` thousandths of it."""
-    if part < 1000:
-        cost.lost, cost.moved = cost.lost * 1000 // part, cost.moved * 1000 // part
-        cost.count = (999 + part) // part
-
-
 cdef inline void add_cost(Cost* total, const Cost* more) noexcept nogil:
     """Both together."""
     total.tier = max(total.tier, more.tier)

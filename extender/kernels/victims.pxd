@@ -26,7 +26,6 @@ cdef class Victims:
     cdef bint free_card(self, int card) noexcept nogil
     cdef bint free_host(self) noexcept nogil
     cdef bint take_cheapest(self, int card) noexcept nogil
-    cdef int whole_part(self, int p, int card) noexcept nogil
     cdef void add(self, const Victim* victim) noexcept nogil
     cdef void change(self, const Victim* victim, int sign) noexcept nogil
     cdef void keep_needless(self, int first, int card) noexcept nogil

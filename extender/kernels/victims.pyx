@@ -4,8 +4,8 @@
 The cards of the node are freed one after the other, each time the one that costs least per card;
 then pods leave for what else the node lacks, the cheapest first. Finally the pods that are not
 needed are kept, the most expensive first. Where several pods leave, or a queue is left below its
-floor, the same is tried with the largest first, and the cheaper of the two is chosen: a large pod
-may cost less than a cheap one and all that must leave beside it. Time: devices times cards times
+floor, the same is tried with the largest first (by its GPUs, or by its part of what else lacks), and the
+cheaper of the two is chosen: a large pod may cost less than a cheap one and all beside it. Time: devices times cards times
 pods. The twin of `node_victims` holds these rules too.
 """
 
@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 
 from extender.kernels.capacity cimport Capacity
 from extender.kernels.costs cimport (
-    FOLLOWER, SINGLE, WHOLE_WORKLOAD, Cost, Victim, add_cost, for_all, is_less, no_cost, per_card,
+    FOLLOWER, SINGLE, WHOLE_WORKLOAD, Cost, Victim, add_cost, is_less, no_cost, per_card,
 )
 from extender.kernels.terms cimport Terms
 
@@ -132,22 +132,20 @@ cdef class Victims:
         return True
 
     cdef bint take_cheapest(self, int card) noexcept nogil:
-        """Choose the pod to go next that holds any of the card or (-1) of what the host lacks: that
-        of which as many as fill the lack cost least, of equal ones the first. With it leave the
-        other pods of a workload that leaves whole."""
+        """Choose the pod to go next, of equal ones the first, that holds any of the card or (-1) of
+        what the host lacks; with it leave the other pods of a workload that leaves whole."""
         cdef int p, part, best = -1
         cdef long long size, most = 0
         cdef Victim victim, found
-        cdef Cost cost, least
         for p in range(self.node.first, self.node.last):
             part = 0 if self.node.is_gone[p - self.node.first] else self.node.part(p, card)
             if part == 0 or not self.terms.appraise(p, &victim):
                 continue
-            size = self.terms.amounts[3 * p] if self.is_by_size else 0
-            cost = victim.cost
-            for_all(&cost, self.whole_part(p, card) if victim.kind == WHOLE_WORKLOAD else part)
-            if best < 0 or size > most or (size == most and is_less(&cost, &least)):
-                best, found, most, least = p, victim, size, cost
+            size = 0
+            if self.is_by_size:
+                size = self.terms.amounts[3 * p] if card >= 0 else part
+            if best < 0 or size > most or (size == most and is_less(&victim.cost, &found.cost)):
+                best, found, most = p, victim, size
         if best < 0:
             return False
         self.add(&found)
@@ -161,16 +159,6 @@ cdef class Victims:
                     found.pod = p
                     self.add(&found)
         return True
-
-    cdef int whole_part(self, int p, int card) noexcept nogil:
-        """`Capacity.part` of all pods of the workload that are here."""
-        cdef int other, total = 0
-        for other in range(self.node.first, self.node.last):
-            if self.terms.owner[other] == self.terms.owner[p] and self.terms.is_here[other] and (
-                not self.node.is_gone[other - self.node.first]
-            ):
-                total += self.node.part(other, card)
-        return total
 
     cdef void add(self, const Victim* victim) noexcept nogil:
         self.chosen[self.n] = victim[0]

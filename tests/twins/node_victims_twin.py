@@ -49,16 +49,12 @@ class Unit:
     turn: int
 
 
-def price_of(
-    units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1, part: int = 1000
-) -> Price:
+def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1) -> Price:
     """What the units cost together, packed as `costs.pxd` says; what is lost is divided by the
-    cards that come free, or by the `part` of what lacks, in thousandths. `n_pods` replaces their
-    number of pods."""
-    part = min(part, 1000)
+    cards that come free. `n_pods` replaces their number of pods."""
 
     def scaled(lost: int) -> int:
-        return min(lost * 1000 // part // n_cards, 2**52 - 1)
+        return min(lost // n_cards, 2**52 - 1)
 
     def most(figures: list[int], limit: int) -> int:
         return min(max([0, *figures]), limit)
@@ -181,19 +177,17 @@ class NodeVictims:
     def _with_cheapest(
         self, ix: int, card: int, before: list[Unit], *, is_by_size: bool
     ) -> list[Unit] | None:
-        """With the unit of which as many as fill the lack of the card, or of the host, cost
-        least."""
+        """With the cheapest unit, or the largest, of those that hold any of the card, or of what
+        the host lacks."""
         gone = pods_of(before)
         lack = self._lack(ix, card, self._left(ix, gone))
         options = []
         for p in self._pods_on(ix):
-            helps = p not in gone and self._part(p, card, lack) > 0
-            unit = self._unit(ix, p, before) if helps else None
+            part = 0 if p in gone else self._part(p, card, lack)
+            unit = self._unit(ix, p, before) if part else None
             if unit is not None:
-                size = self.pods.amounts[3 * p] * is_by_size
-                part = sum(self._part(each, card, lack) for each in unit.pods)
-                price = price_of([unit], n_pods=-(-1000 // min(part, 1000)), part=part)
-                options.append((-size, price, p, unit))
+                size = part if card == HOST else self.pods.amounts[3 * p]
+                options.append((-size * is_by_size, price_of([unit], n_pods=1), p, unit))
         return [*before, min(options)[3]] if options else None
 
     def _lack(self, ix: int, card: int, left: Left) -> dict[str, int]:
