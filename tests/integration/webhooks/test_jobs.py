@@ -120,6 +120,10 @@ def _size(n_pods: int) -> dict[str, int]:
     return {"parallelism": n_pods, "completions": n_pods}
 
 
+def _groups(scene: Scene) -> list[str]:
+    return [each["metadata"]["name"] for each in scene.get("gpupodgroups")["items"]]
+
+
 def _scale(scene: Scene, name: str, n_pods: int) -> None:
     patch = json.dumps({"spec": _size(n_pods)})
     scene.cluster.kubectl("patch", "job", name, "-n", "team-a", "--type=merge", "-p", patch)
@@ -132,6 +136,7 @@ async def test_a_gang_follows_its_indexed_job(scene: Scene) -> None:
     await scene.until_bound("team-a", 4)
     scene.admin.post(JOBS, _indexed("waits", N_PODS))
     first = (await scene.look("team-a")).bound
+    await scene.until(lambda: "job-runs" in _groups(scene), "the group of the gang")
     grace = json.dumps({"spec": {"stalenessGraceSeconds": GRACE_S}})
     scene.cluster.kubectl(
         "patch", "gpupodgroup", "job-runs", "-n", "team-a", "--type=merge", "-p", grace
