@@ -172,15 +172,12 @@ class Rotator:
         ]
         if not stale:
             return True
-        version = found.metadata.resource_version
-        ops: list[dict[str, object]] = [
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
-        ]
-        ops += [
+        ops = [
             {"op": "add", "path": f"/webhooks/{at}/clientConfig/caBundle", "value": wanted}
             for at in stale
         ]
-        await self.client.json_patch(kind, self.configuration, ops)
+        version = found.metadata.resource_version
+        await self.client.json_patch(kind, self.configuration, ops, resource_version=version)
         return False
 
 

@@ -173,9 +173,8 @@ class Enforcer:
         if known is None:
             return True
         namespace, name = known
-        body = {"gracePeriodSeconds": GRACE_S, "preconditions": {"uid": uid}}
         try:
-            await self.api.request("DELETE", PODS.url(namespace, name), body=body)
+            await self.api.delete(PODS, name, namespace, uid=uid, grace_s=GRACE_S)
         except (NotFound, Conflict):
             return True
         except KubeError as error:

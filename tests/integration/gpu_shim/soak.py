@@ -127,9 +127,9 @@ class Soak:
         ]
         return GpuNode(metadata=ObjectMeta(name="n"), spec=GpuNodeSpec(rows=rows))
 
-    async def request(self, _verb: str, url: str, **_: object) -> None:
+    async def delete(self, _resource: object, name: str, _namespace: str, **_: object) -> None:
         """The API server: an eviction."""
-        self.doomed.append(url.rsplit("/", 1)[-1])
+        self.doomed.append(name)
 
     async def connected(self) -> None:
         """Wait until every process with the library has a slot, and none that is gone has."""

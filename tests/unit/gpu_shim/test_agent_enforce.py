@@ -12,7 +12,7 @@ from extender.api.reasons import Reason
 from extender.kube.errors import Conflict
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Breach
-from gpu_shim.agent.enforce import Enforcer, EvictionSettings, Sources
+from gpu_shim.agent.enforce import GRACE_S, Enforcer, EvictionSettings, Sources
 from gpu_shim.agent.nvml import NvmlError
 from gpu_shim.agent.tenants import SharingPod
 from gpu_shim.arbiter.container import ContainerCard
@@ -51,10 +51,11 @@ class Cluster:
         self.deleted: list[str] = []
         self.uids: dict[str, str] = {}
 
-    async def request(self, verb: str, url: str, body: dict[str, Any]) -> None:
-        name = url.rsplit("/", 1)[-1]
-        uid = self.uids.get(name, name)
-        if body.get("preconditions", {}).get("uid", uid) != uid:
+    async def delete(
+        self, _resource: object, name: str, _namespace: str, *, uid: str = "", grace_s: int
+    ) -> None:
+        assert grace_s == GRACE_S
+        if uid not in ("", self.uids.get(name, name)):
             raise Conflict("the UID in the precondition is not the pod's")
         self.deleted.append(name)
 
