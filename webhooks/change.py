@@ -151,20 +151,17 @@ def _join_group(patch: PatchBuilder, case: PodCase) -> None:
     """
     if not case.group:
         return
+    gang = case.origin.gang
+    if not case.states_minimum and gang.min_member > 1:
+        key = names.ANNOTATION_MIN_MEMBER
+        patch.set(("metadata", "annotations", key), str(gang.min_member))
     if case.stated_group:
-        if not case.states_minimum and case.origin.gang.min_member > 1:
-            key = names.ANNOTATION_MIN_MEMBER
-            patch.set(("metadata", "annotations", key), str(case.origin.gang.min_member))
         return
-    origin, stated = case.origin, first_of(case.pod.metadata.labels, SUB_GROUP_LABELS)
-    sub_group = stated or origin.sub_group
-    if not case.states_minimum:
-        if origin.gang.min_member > 1:
-            key = names.ANNOTATION_MIN_MEMBER
-            patch.set(("metadata", "annotations", key), str(origin.gang.min_member))
-        if sub_group in dict(origin.gang.sub_groups):
-            key = names.ANNOTATION_SUB_GROUPS
-            patch.set(("metadata", "annotations", key), write_sub_groups(origin.gang.sub_groups))
+    stated = first_of(case.pod.metadata.labels, SUB_GROUP_LABELS)
+    sub_group = stated or case.origin.sub_group
+    if not case.states_minimum and sub_group in dict(gang.sub_groups):
+        key = names.ANNOTATION_SUB_GROUPS
+        patch.set(("metadata", "annotations", key), write_sub_groups(gang.sub_groups))
     if sub_group and not stated:
         patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), sub_group)
 
