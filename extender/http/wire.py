@@ -23,7 +23,7 @@ Listed = Annotated[str, Meta(max_length=253)]
 
 
 class ExtenderArgs(Struct, rename="pascal", gc=False):
-    """What filter and prioritize get. `nodes` are whole nodes, which nobody needs: see `names`."""
+    """What filter and prioritize get; `nodes` are whole nodes, which are refused."""
 
     pod: Pod
     nodes: object = None
@@ -33,7 +33,9 @@ class ExtenderArgs(Struct, rename="pascal", gc=False):
     def names(self) -> list[str]:
         """The nodes of the call; raises BadBodyError where they do not come by name."""
         if self.nodes is not None:
-            raise BadBodyError("Nodes came whole: give the extender nodeCacheCapable: true")
+            raise BadBodyError(
+                "the body is not ExtenderArgs by name: give the extender nodeCacheCapable: true"
+            )
         return self.node_names or []
 
 

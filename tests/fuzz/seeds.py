@@ -105,11 +105,7 @@ def calls() -> dict[str, list[bytes]]:
         for each in live_pods()[:2]
     ]
     victims = {"n1": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
-    heavy = {"n1": {"Pods": [{"metadata": {"uid": "uid-a"}}], "NumPDBViolations": 1}}
-    preempt = [
-        {"Pod": each, "NodeNameToMetaVictims": victims, "NodeNameToVictims": heavy}
-        for each in live_pods()
-    ]
+    preempt = [{"Pod": each, "NodeNameToMetaVictims": victims} for each in live_pods()]
     bind = {"PodName": "a", "PodNamespace": "team-a", "PodUID": "uid-a", "Node": "n1"}
     return {
         "filter": encoded(*listed, *whole),

@@ -74,9 +74,7 @@ class ForetellingReplay(Replay):
         runs: dict[str, int] = {}
         workloads: dict[str, WorkloadView] = {}
         for key, entry in cluster.entries.items():
-            work = self._records[key].work
-            assert work.run_s is not None, "every job of the trace ends"
-            runs[key] = work.run_s - work.saved_s
+            runs[key] = entry.job.run_s - self._records[key].work.saved_s
             workloads[key] = entry.running or entry.waiting
         snapshot = Snapshot(
             now_s=now_s,
