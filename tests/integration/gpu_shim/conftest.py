@@ -1,7 +1,6 @@
 """The native libraries and the fake driver, built once, and a scene for each test."""
 
 import fcntl
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,24 +18,26 @@ LEASE_NS = 25_000_000
 
 
 @pytest.fixture(scope="session")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with our libraries."""
-    return made_once(tmp_path_factory, "native", build)
+def run_folder(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this run, in which its workers have theirs."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if hasattr(pytestconfig, "workerinput") else base
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def native(run_folder: Path) -> Path:
+    """A folder with our libraries."""
+    return made_once(run_folder, "native", build)
+
+
+@pytest.fixture(scope="session")
+def driver(run_folder: Path) -> Path:
     """A folder with the fake driver's."""
-    return made_once(tmp_path_factory, "driver", fakecuda.build)
+    return made_once(run_folder, "driver", fakecuda.build)
 
 
-def made_once(
-    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]
-) -> Path:
+def made_once(base: Path, name: str, make: Callable[[Path], None]) -> Path:
     """A folder that the first of a run's workers to ask for it fills, for all of them."""
-    base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent
     folder = base / name
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

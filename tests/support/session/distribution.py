@@ -62,9 +62,8 @@ def places(nodeids: Sequence[str]) -> dict[str, tuple[int, float]]:
 
 def _series_of(nodeid: str) -> str:
     """What the test's unit is one of: the cases of a test function, else the units of a folder."""
-    unit = unit_of(nodeid)
-    function, bracket, _ = unit.partition("[")
-    return function if bracket else "/".join(unit.split("/")[:2])
+    function, bracket, _ = unit_of(nodeid).partition("[")
+    return function if bracket else function.split("::")[0].rpartition("/")[0]
 
 
 def scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
