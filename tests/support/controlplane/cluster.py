@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.controlplane import components
+from tests.support.controlplane import components, roles
 from tests.support.controlplane.admin import AdminApi
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.controlplane.certificates import (
@@ -43,7 +43,6 @@ GO_MEMORY_GIB = 5
 #: etcd does not end on SIGTERM for minutes).
 ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 API_SERVER = "kube-apiserver"
-VIEW_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
 IDENTITIES = {
     "admin": ("kubernetes-admin", ("system:masters",)),
     "controller-manager": ("system:kube-controller-manager", ()),
@@ -276,7 +275,13 @@ class ControlPlane:
     # -- content ------------------------------------------------------------------------------
 
     def mark_baseline(self) -> None:
-        """Take what is in the cluster now as what every `reset` goes back to."""
+        """Take what is in the cluster now as what every `reset` goes back to.
+
+        The role `view` and its like are sums of others. They are waited for: the controller that
+        adds them up would write those that are not yet after each `reset`, and none would end.
+        """
+        manager = self._process("kube-controller-manager")
+        manager.wait_until(lambda: roles.are_added_up(self.admin.get(roles.PATH)["items"]), START_S)
         self.store.remember()
 
     def reset(self) -> int:
@@ -357,9 +362,6 @@ class ControlPlane:
         self._run("kube-controller-manager", components.controller_manager(layout, ports))
         self.make_namespace("default")
         self.make_namespace(SYSTEM_NAMESPACE)
-        # The role `view` and its like are sums of others, made by a controller.
-        manager = self._process("kube-controller-manager")
-        manager.wait_until(lambda: bool(self.admin.get(VIEW_ROLE).get("rules")), START_S)
         self.mark_baseline()
 
     def _run(self, name: str, argv: Sequence[str]) -> None:

@@ -1,0 +1,30 @@
+"""ClusterRoles that are sums of others (`view`, `edit`, `admin`): whether a controller has added
+them up."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+PATH = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+Role = dict[str, Any]
+
+
+def are_added_up(roles: Sequence[Role]) -> bool:
+    """Whether every sum has the rules of all roles that its selectors choose, and no others."""
+    for total in roles:
+        if "aggregationRule" in total:
+            wanted = [rule for role in _parts_of(total, roles) for rule in _rules(role)]
+            if not all(rule in _rules(total) for rule in wanted):
+                return False
+            if not all(rule in wanted for rule in _rules(total)):
+                return False
+    return True
+
+
+def _rules(role: Role) -> Sequence[Any]:
+    return role.get("rules") or ()
+
+
+def _parts_of(total: Role, roles: Sequence[Role]) -> Iterator[Role]:
+    for selector in total["aggregationRule"].get("clusterRoleSelectors", ()):
+        wanted = selector.get("matchLabels", {}).items()
+        yield from (role for role in roles if wanted <= role["metadata"].get("labels", {}).items())
