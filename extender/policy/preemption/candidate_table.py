@@ -174,9 +174,10 @@ class _Layout:
             pod.is_controlled and may_move[w] and candidates.budgets.allow_move(pod)
             for pod, w in zip(candidates.pods, candidates.owner, strict=True)
         )
+        candidates.n_moving = array("i", bytes(4 * len(may_move)))
         if moved := self.session.snapshot.moved:
-            pairs = zip(candidates.pods, candidates.owner, strict=True)
-            candidates.n_moving.update(w for pod, w in pairs if pod.uid in moved)
+            for pod, w in zip(candidates.pods, candidates.owner, strict=True):
+                candidates.n_moving[w] += pod.uid in moved
 
     def _order_members(self) -> None:
         candidates = self.candidates

@@ -6,7 +6,6 @@ workload could still give is computed again.
 """
 
 from array import array
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,7 +82,7 @@ class Candidates:
     no_pods: bytearray = field(default_factory=bytearray)
     budgets: Budgets = field(default_factory=Budgets)
     guarded: list[int] = field(default_factory=list)
-    n_moving: Counter[int] = field(default_factory=Counter)
+    n_moving: "array[int]" = field(default_factory=lambda: array("i"))
     _barred: set[int] = field(default_factory=set)
     _on_the_way: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
