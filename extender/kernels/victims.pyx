@@ -4,9 +4,10 @@
 The cards of the node are freed one after the other, each time the one that costs least per card;
 then pods leave for what else the node lacks, the cheapest first. Finally the pods that are not
 needed are kept, the most expensive first. Where several pods leave, or a queue is left below its
-floor, the same is tried with the largest first (by its GPUs, or by its part of what else lacks), and the
-cheaper of the two is chosen: a large pod may cost less than a cheap one and all beside it. Time: devices times cards times
-pods. The twin of `node_victims` holds these rules too.
+floor, the same is tried with the largest first (by its GPUs, or by its part of what else lacks),
+and the cheaper of the two is chosen: a large pod may cost less than a cheap one and all that must
+leave beside it. Time: devices times cards times pods. The twin of `node_victims` holds these rules
+too.
 """
 
 from libc.stdlib cimport calloc, free as release
