@@ -149,8 +149,10 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def held_milli(self) -> int:
-        """Milli-GPU that the pod's row holds."""
-        return sum(card.milli for card in self.cards)
+        """Milli-GPU that the pod holds: of cards by its row, or as instances that they are cut
+        into."""
+        instances = self.demand.counted_milli if self.node else 0
+        return sum(card.milli for card in self.cards) + instances
 
     def is_leaving_at(self, now_s: int) -> bool:
         """Whether the pod is told to end, and its cards come free soon."""

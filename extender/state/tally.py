@@ -61,8 +61,6 @@ def held_amounts(pod: PodView, card_mib: int) -> Amounts:
         return pod_amounts(pod.demand, card_mib)
     demand = pod.demand
     milli = pod.cards[0].milli if len(pod.cards) == 1 else pod.held_milli
-    if demand.counted:
-        milli += demand.counted_milli
     return milli, demand.cpu_milli, demand.memory_mib
 
 

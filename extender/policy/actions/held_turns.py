@@ -12,7 +12,6 @@ from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import SURPLUS_ONLY
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.queue import Queue
-from extender.policy.queues.tree import held_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pending import has_waited_long
@@ -61,6 +60,6 @@ class HeldTurns:
         started_s = max(pod.started_at for pod in workload.pods)
         if now_s - started_s >= TURN_S or not has_waited_long(workload, started_s):
             return False
-        held = sorted(held_amounts(pod, 0)[GPU] for pod in workload.pods if pod.node)
+        held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)
         least = sum(held[: least_pods(workload)])
         return any(least > queue.due[GPU] for queue in candidates.leaves[w].chain)

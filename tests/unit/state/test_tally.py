@@ -180,3 +180,12 @@ def test_snapshot_without_a_tally_is_given_one() -> None:
     decide(snapshot)
     assert snapshot.tally is not None
     assert snapshot.tally.waiting == {"ns/job"}
+
+
+def test_instances_are_held_as_the_gpus_they_stand_for() -> None:
+    cluster = cluster_of(gpus=0)
+    cluster.job("cut", "a", gpus=0, counted=(("nvidia.com/mig-3g.40gb", 2),), on="n0")
+    cluster.job("waits", "a", gpus=0, counted=(("nvidia.com/mig-3g.40gb", 2),))
+    held = {name: workload(cluster, name).pods[0].held_milli for name in ("cut", "waits")}
+    assert held == {"cut": 6000, "waits": 0}
+    assert figure(tally_of(cluster), HELD) == 6000
