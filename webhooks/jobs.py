@@ -28,12 +28,12 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.objects import ObjectMeta, Pod
+from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.units import UnitError
 from extender.api.workload import read_min_member
 from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import foresee
-from webhooks.owners.origin import Template
+from webhooks.owners.origin import makes_gpu_pods
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, patched
@@ -105,7 +105,7 @@ def _one_by_one(document: Document) -> Iterator[str]:
     spec = document["spec"]
     if document["kind"] != "StatefulSet" or spec.get("podManagementPolicy") == "Parallel":
         return
-    meta = msgspec.convert(spec["template"], Template).metadata
+    meta = msgspec.convert(spec["template"], PodTemplateSpec).metadata
     try:
         min_member = read_min_member(meta.annotations, meta.labels)
     except UnitError:
@@ -265,19 +265,19 @@ def _restart_policy(spec: Document) -> str:
 
 
 def _asks_for_gpu(template: Document) -> bool:
-    return msgspec.convert(template, Template).mentions_gpu
+    return makes_gpu_pods(msgspec.convert(template, PodTemplateSpec))
 
 
 def _misplaced(document: Document) -> Iterator[str]:
     """What its author wrote on the object and meant for its pods."""
-    template = msgspec.convert(document["spec"]["template"], Template)
+    template = msgspec.convert(document["spec"]["template"], PodTemplateSpec)
     meta = msgspec.convert(document["metadata"], ObjectMeta)
     return misplaced(meta, template.metadata, document["kind"])
 
 
 def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:
     """What the pods of the template will be told."""
-    read = msgspec.convert(template, Template)
+    read = msgspec.convert(template, PodTemplateSpec)
     read.metadata.namespace, read.metadata.name = request.namespace, request.name
     yield from foresee(Pod(read.metadata, read.spec), projects)
     yield from _cards_by_environment(template["spec"])

@@ -8,16 +8,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.objects import ObjectMeta, PodSpec
+from extender.api.objects import ObjectMeta, PodTemplateSpec
 
 _SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
-
-
-class JobTemplate(Struct):
-    """What its pods are made from."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: PodSpec = field(default_factory=PodSpec)
 
 
 class JobSpec(Struct, rename="camel", kw_only=True):
@@ -26,7 +19,7 @@ class JobSpec(Struct, rename="camel", kw_only=True):
     parallelism: int = 1
     completions: int | None = None
     completion_mode: str = "NonIndexed"
-    template: JobTemplate = field(default_factory=JobTemplate)
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class JobStatus(Struct, rename="camel"):

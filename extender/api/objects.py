@@ -328,6 +328,13 @@ class Lease(Struct, gc=False, omit_defaults=True):
     spec: LeaseSpec = field(default_factory=LeaseSpec)
 
 
+class PodTemplateSpec(Struct):
+    """What the pods of an owner are made from."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: PodSpec = field(default_factory=PodSpec)
+
+
 class PodTemplateRef(Struct, gc=False):
     name: str = ""
 

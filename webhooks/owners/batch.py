@@ -10,34 +10,21 @@ Source: kubernetes/api batch/v1 JobSpec; labels of KEP-2214 and KEP-4017.
 
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import field
 
-from extender.api.jobs import count_indexes, pods_at_once
+from extender.api.jobs import JobSpec, JobStatus, count_indexes, pods_at_once
 from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, OwnerShape, Role, Template
+from webhooks.owners.origin import Owner, OwnerShape, Role
 
 #: On the pods of an Indexed Job: as a label since 1.28, before as an annotation only.
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-
-
-class JobSpec(Struct, rename="camel"):
-    """How many pods a Job has in all, and at once."""
-
-    parallelism: int = 1
-    completions: int | None = None
-    completion_mode: str = "NonIndexed"
-    template: Template = field(default_factory=Template)
-
-
-class _JobStatus(Struct, rename="camel"):
-    failed_indexes: str = ""
 
 
 class Job(Owner):
     """A Job of batch/v1."""
 
     spec: JobSpec = field(default_factory=JobSpec)
-    status: _JobStatus = field(default_factory=_JobStatus)
+    status: JobStatus = field(default_factory=JobStatus)
 
 
 def is_plain(meta: ObjectMeta) -> bool:

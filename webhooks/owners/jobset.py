@@ -11,9 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.jobs import pods_at_once
+from extender.api.jobs import JobSpec, pods_at_once
 from extender.api.objects import ObjectMeta
-from webhooks.owners.batch import JobSpec
 from webhooks.owners.origin import Owner, OwnerShape, Role
 
 NAME: Final = "jobset.sigs.k8s.io/jobset-name"

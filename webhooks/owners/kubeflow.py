@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, OwnerShape, Role, Template
+from extender.api.objects import ObjectMeta, PodTemplateSpec
+from webhooks.owners.origin import Owner, OwnerShape, Role
 
 JOB_NAME: Final = "training.kubeflow.org/job-name"
 OPERATOR: Final = "training.kubeflow.org/operator-name"
@@ -24,7 +24,7 @@ JOB_ROLE: Final = "training.kubeflow.org/job-role"
 
 class _ReplicaSpec(Struct):
     replicas: int | None = None
-    template: Template = field(default_factory=Template)
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class _SchedulingPolicy(Struct, rename="camel"):

@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, OwnerShape, Role, Template
+from extender.api.objects import ObjectMeta, PodTemplateSpec
+from webhooks.owners.origin import Owner, OwnerShape, Role
 
 NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -24,8 +24,8 @@ _ORDINAL: Final = re.compile(r".*-([0-9]{1,9})", re.ASCII)
 
 class _LeaderWorkerTemplate(Struct, rename="camel"):
     size: int = 1
-    leader_template: Template | None = None
-    worker_template: Template = field(default_factory=Template)
+    leader_template: PodTemplateSpec | None = None
+    worker_template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class _LeaderWorkerSetSpec(Struct, rename="camel"):

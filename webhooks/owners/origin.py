@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from extender.api.demand import DNS_LABEL
-from extender.api.objects import ObjectMeta, Pod, PodSpec
+from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.workload import MAX_SUB_GROUPS, SubGroups
 from webhooks.vocabulary import asks_for_gpu
 
@@ -34,25 +34,13 @@ class Owner(Struct, rename="camel", kw_only=True):
     metadata: ObjectMeta
 
 
-class Template(Struct, rename="camel"):
-    """A template of pods, as every owner has one."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: PodSpec = field(default_factory=PodSpec)
-
-    @property
-    def mentions_gpu(self) -> bool:
-        """Whether pods made from it will be ours."""
-        return asks_for_gpu(Pod(self.metadata, self.spec))
-
-
 class Role(Struct, frozen=True):
     """Pods of one template. `n_pods` must run together, and are made when those of all lower
     `stage`s run or have ended."""
 
     name: str
     n_pods: int
-    template: Template
+    template: PodTemplateSpec
     stage: int = 0
 
 
@@ -97,9 +85,14 @@ class Origin(Struct, frozen=True):
 NO_OWNER: Final = Origin()
 
 
+def makes_gpu_pods(template: PodTemplateSpec) -> bool:
+    """Whether pods made from the template will be ours."""
+    return asks_for_gpu(Pod(template.metadata, template.spec))
+
+
 def gang_of(shape: OwnerShape) -> Gang:
     """The gang that pods of this shape form."""
-    counted = [role for role in shape.roles if role.template.mentions_gpu]
+    counted = [role for role in shape.roles if makes_gpu_pods(role.template)]
     first = min((role.stage for role in counted if role.n_pods > 0), default=0)
     needed = tuple(
         (role.name, max(0, role.n_pods) if role.stage == first else 0) for role in counted

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, OwnerShape, Role, Template
+from extender.api.objects import ObjectMeta, PodTemplateSpec
+from webhooks.owners.origin import Owner, OwnerShape, Role
 
 GROUP: Final = "ray.io/group"
 ORIGIN_KIND: Final = "ray.io/originated-from-crd"
@@ -20,7 +20,7 @@ HEAD_GROUP: Final = "headgroup"
 
 
 class _HeadGroup(Struct):
-    template: Template = field(default_factory=Template)
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class _WorkerGroup(Struct, rename="camel"):
@@ -28,7 +28,7 @@ class _WorkerGroup(Struct, rename="camel"):
     min_replicas: int | None = None
     num_of_hosts: int = 1
     suspend: bool | None = None
-    template: Template = field(default_factory=Template)
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class _RayClusterSpec(Struct, rename="camel"):

@@ -10,7 +10,8 @@ from typing import Final
 
 import structlog
 
-from extender.api.jobs import Job, JobTemplate, count_indexes, pods_at_once
+from extender.api.jobs import Job, count_indexes, pods_at_once
+from extender.api.objects import PodTemplateSpec
 from extender.api.units import UnitError
 from extender.api.workload import read_min_member
 from extender.kube.client import Client
@@ -83,7 +84,7 @@ def size_of(job: Job) -> int | None:
     return pods_at_once(spec.parallelism, spec.completions, n_failed)
 
 
-def _is_stated(template: JobTemplate) -> bool:
+def _is_stated(template: PodTemplateSpec) -> bool:
     meta = template.metadata
     try:
         return read_min_member(meta.annotations, meta.labels) > 0

@@ -7,8 +7,15 @@ from unittest.mock import create_autospec
 import pytest
 
 from extender.api.events import Removed, Upserted
-from extender.api.jobs import Job, JobSpec, JobStatus, JobTemplate
-from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSchedulingGroup, PodSpec
+from extender.api.jobs import Job, JobSpec, JobStatus
+from extender.api.objects import (
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSchedulingGroup,
+    PodSpec,
+    PodTemplateSpec,
+)
 from extender.cycle.keepers.job_sizes import JobReader, size_of
 from extender.kube.client import Client
 from extender.kube.errors import NotFound, Unavailable
@@ -106,7 +113,7 @@ def test_an_index_that_failed_for_good_gets_no_more_pods() -> None:
 def test_a_gang_with_a_size_from_elsewhere_does_not_follow_its_job() -> None:
     stated = ObjectMeta(annotations={"ballast.dev/min-member": "4"})
     native = PodSpec(scheduling_group=PodSchedulingGroup(pod_group_name="g"))
-    for template in (JobTemplate(metadata=stated), JobTemplate(spec=native)):
+    for template in (PodTemplateSpec(metadata=stated), PodTemplateSpec(spec=native)):
         spec = JobSpec(parallelism=3, template=template)
         assert size_of(Job(metadata=ObjectMeta(), spec=spec)) is None
     for kind, size in (("JobSet", None), ("CronJob", 3)):
