@@ -104,7 +104,7 @@ def _folder() -> Iterator[None]:
     """One folder for the files of all inputs, each written over the last."""
     where = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ballast-fuzz-", dir=where) as folder:
-        FOLDER.append(Path(folder))
+        FOLDER[:] = [Path(folder)]
         yield
 
 
