@@ -250,8 +250,10 @@ class Reflector(Generic[T]):
                         self._watching = None
 
     def _end_watch(self) -> None:
+        """The watch under way ends, once; it may need a while for that."""
         if self._watching is not None:
             self._watching.reschedule(asyncio.get_running_loop().time())
+            self._watching = None
 
     async def _watch_up_to_now(self) -> bool:
         """Whether a new watch has delivered all changes up to the store's current version.
