@@ -156,7 +156,8 @@ async def test_cards_that_each_fill_one_may_be_allocated_the_other_way_round(
 
 async def test_books_agree_when_pods_come_and_go(scene: Claiming) -> None:
     """More than there is room for, of sizes drawn from a seed; every pod that is left starts. Which
-    pods a project loses to the other one's quota depends on when they came."""
+    pods a project loses to the other one's quota depends on when they came, so no more are left
+    than there are cards."""
     drawn = Random(5)
     for turn in range(4):
         for ix in range(8):
@@ -165,7 +166,7 @@ async def test_books_agree_when_pods_come_and_go(scene: Claiming) -> None:
         await scene.until(lambda: sum(map(len, by_claims(scene).values())) > 3, "shares in use")
         there = [pod["metadata"] for pod in pods(scene) if not is_ending(pod)]
         drawn.shuffle(there)
-        for meta in there[6:]:
+        for meta in there[4:]:
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             scene.admin.delete(f"{path}?gracePeriodSeconds=0")
     await scene.until(lambda: all(map(is_running, pods(scene))), "every pod that is left to run")

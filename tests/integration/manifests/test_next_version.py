@@ -25,8 +25,12 @@ Body = dict[str, Any]
 @pytest.fixture
 def api(control_plane: ControlPlane) -> Iterator[Api]:
     control_plane.reset()
-    yield Api(control_plane, "default")
+    api = Api(control_plane, "default")
+    yield api
     control_plane.reset()
+    # kubectl keeps on disk which versions are served, for tests after this one as well.
+    wait_for(lambda: "v1beta1" not in api.kubectl("api-versions"), SEEN_S, "one version")
+    api.kubectl("api-resources", "--api-group=ballast.dev")
 
 
 def definition(*, stored: str, served: tuple[str, ...] = ("v1alpha1", "v1beta1")) -> Body:
