@@ -250,7 +250,7 @@ class Reflector(Generic[T]):
                         self._watching = None
 
     def _end_watch(self) -> None:
-        """The watch under way ends, once; it may need a while for that."""
+        """End the watch under way, which may take a while."""
         if self._watching is not None:
             self._watching.reschedule(asyncio.get_running_loop().time())
             self._watching = None

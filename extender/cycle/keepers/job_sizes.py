@@ -49,10 +49,10 @@ class JobReader:
             self._state.set_job_size(job, None)
         for job in short - self._due.keys():
             self._due[job] = now + _FIRST_S
-        due = sorted((at, job.key) for job, at in self._due.items() if at <= now)
-        first = {key for _, key in due[:_READS_A_PASS]}
+        due = [job for job, at in self._due.items() if at <= now]
+        due.sort(key=lambda job: (self._due[job], job.key))
         async with asyncio.TaskGroup() as tasks:
-            for job in [job for job in self._due if job.key in first]:
+            for job in due[:_READS_A_PASS]:
                 tasks.create_task(self._read(job, now))
 
     async def _read(self, job: ShortJob, now: float) -> None:

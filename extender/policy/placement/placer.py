@@ -70,7 +70,7 @@ def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
 @dataclass(slots=True)
 class Placer:
     """The search, on a simulation. In `open_pools` places that a reservation keeps count as free
-    for now."""
+    for now. While it `_is_packing`, the placements of the pools do not count."""
 
     sim: Simulation
     node_filter: NodeFilter

@@ -43,14 +43,14 @@ class Gangs:
         self._undated.discard(key)
 
     def date(self, now_s: int) -> Mapping[str, int]:
-        """Give those that have none yet their time: now, or what an earlier leader has told, whose
-        clock may have been ahead."""
-        dated = {key: min(self._told_since(key) or now_s, now_s) for key in self._undated}
+        """Set the time of those that have none yet: now, or the one in their condition, which is
+        not later: the clock of an earlier leader may have been ahead."""
+        dated = {key: min(self._since_in_condition(key) or now_s, now_s) for key in self._undated}
         self._since.update(dated)
         self._undated.clear()
         return dated
 
-    def _told_since(self, key: str) -> int:
+    def _since_in_condition(self, key: str) -> int:
         group = self._groups.get(key)
         for condition in group.status.conditions if group else ():
             if condition.type == STALE and condition.status == "True":

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, structs
 
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, SubGroup
+from extender.api.objects import OwnerReference
 from extender.api.workload import SubGroups
 from extender.state.pods.facts import PodFacts
 from extender.state.workloads.own_groups import repeats_pods
@@ -39,8 +40,10 @@ def spec_of(
     if not facts[0].group:
         return GpuPodGroupSpec()
     spec = group.spec if group else GpuPodGroupSpec()
-    if group is None or repeats_pods(group):
-        minimum = min(stated_minimum(facts), job_sizes.get(_job_of(facts), stated_minimum(facts)))
+    if _is_by_pods(group):
+        minimum = stated_minimum(facts)
+        if job_sizes and (job := _job_of(facts)):
+            minimum = min(minimum, job_sizes.get(job.uid, minimum))
         spec = structs.replace(spec, min_member=max(1, minimum))
     stated = () if spec.sub_groups else _stated_sub_groups(facts)
     if not stated or 1 < spec.min_member < sum(n_pods for _, n_pods in stated):
@@ -53,13 +56,12 @@ def short_job(
     key: str, facts: Listed, group: GpuPodGroup | None, n_succeeded: int
 ) -> ShortJob | None:
     """The Job whose size may be smaller than its pods say, since it makes no more of them now."""
-    if not facts[0].group or not (group is None or repeats_pods(group)) or not _job_of(facts):
+    if not facts[0].group or not _is_by_pods(group):
         return None
     n_pods = n_succeeded + sum(not fact.is_terminating for fact in facts)
-    maker = facts[0].maker
-    if maker is None or n_pods >= stated_minimum(facts):
+    if n_pods >= stated_minimum(facts) or not (job := _job_of(facts)):
         return None
-    return ShortJob(key, facts[0].namespace, maker.name, maker.uid)
+    return ShortJob(key, facts[0].namespace, job.name, job.uid)
 
 
 def stated_minimum(facts: Listed) -> int:
@@ -89,9 +91,14 @@ def _runs(facts: PodFacts) -> bool:
     return bool(facts.node) and not facts.is_terminating
 
 
-def _job_of(facts: Listed) -> str:
-    """UID of the Job that makes all of these pods; empty where others do."""
+def _is_by_pods(group: GpuPodGroup | None) -> bool:
+    """Whether pods say how large the gang is, and no author of a GpuPodGroup."""
+    return group is None or repeats_pods(group)
+
+
+def _job_of(facts: Listed) -> OwnerReference | None:
+    """The Job that makes all of these pods; None where others do."""
     maker = facts[0].maker
     if maker is None or not all(fact.is_of_job and fact.owner == maker.uid for fact in facts):
-        return ""
-    return maker.uid
+        return None
+    return maker
