@@ -132,15 +132,15 @@ class Server:
         self, http: web.Request, decide: Callable[[Request], Awaitable[Decision]]
     ) -> web.Response:
         if hdrs.CONTENT_ENCODING in http.headers:
-            return _plain(415, "send the body without Content-Encoding")
+            return _unread(415, "send the body without Content-Encoding")
         async with AsyncExitStack() as place:
             try:
                 async with asyncio.timeout(self._body_deadline_s):
                     body = await self._bodies.read(http.content, http.content_length, place)
             except TimeoutError:
-                return _plain(408, f"body took longer than {self._body_deadline_s:g} s")
+                return _unread(408, f"body took longer than {self._body_deadline_s:g} s")
             except TooLargeError:
-                return _plain(413, f"body is larger than {MAX_BODY} bytes")
+                return _unread(413, f"body is larger than {MAX_BODY} bytes")
             started = time.perf_counter()
             try:
                 request, decision = await self._decide_on(body, decide)
@@ -234,3 +234,10 @@ class Server:
 
 def _plain(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n")
+
+
+def _unread(status: int, text: str) -> web.Response:
+    """An answer to a body whose rest is not read: the connection carries no other request."""
+    response = _plain(status, text)
+    response.force_close()
+    return response

@@ -342,7 +342,7 @@ cuda.cuCtxSetCurrent(context); tell(0); work(1000, 60)
 """
     for name, code in (("g", both), ("a", BUSY), ("b", second)):
         await (await scene.run(name, code, FAKECUDA_CARDS="2")).answer()
-    runs = await measure(scene, 1.8)
+    runs = await measure(scene, 3.6)
     for card, other in enumerate("ab"):
         here = [run for run in runs if run.card == card]
         assert overlap_ns(here) < 0.05e9

@@ -126,15 +126,24 @@ def took(context, n):
     cuda.cuCtxSetCurrent(context); began = time.monotonic()
     for _ in range(n): launch(long)
     return time.monotonic() - began
-took(first, 4); alone = took(second, 30)
-cuda.cuStreamSynchronize(NOTHING); began = time.monotonic()
-for _ in range(15): took(first, 1); took(second, 1)
-tell([alone, time.monotonic() - began])
+def in_turns():
+    began = time.monotonic()
+    for _ in range(15): took(first, 1); took(second, 1)
+    return time.monotonic() - began
+def median(measure):
+    seconds = []
+    for _ in range(5): cuda.cuStreamSynchronize(NOTHING); seconds.append(measure())
+    return sorted(seconds)[2]
+took(first, 4)
+tell([median(lambda: took(second, 30)), median(in_turns)])
 """
 
 
 async def test_every_context_of_a_program_is_held_to_what_may_be_queued(scene: Scene) -> None:
-    """Thirty kernels of 10 ms take 0.3 s of the card; two may be queued when the last returns."""
+    """Thirty kernels of 10 ms take 0.3 s of the card; two may be queued when the last returns.
+
+    Nothing is held while the neighbour does not want the card: on a busy machine it may be late.
+    """
     scene.container("a", "1/2", "1")
     scene.container("b", "1/2", "1")
     await (await scene.run("b", BUSY)).answer()

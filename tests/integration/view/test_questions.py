@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -364,6 +364,28 @@ async def _run_a_job(scene: Asking, folder: Path) -> None:
         again = await scene.ballast(*words, kubeconfig=scene.editor)
         assert again.returncode == 1
         assert "already exists" in again.stderr
+        await _ask_of_a_job_that_was_scaled_down(scene)
+
+
+async def _ask_of_a_job_that_was_scaled_down(scene: Asking) -> None:
+    """Its pods still name three as their number: the view reads the Job, as the controller does."""
+    job = workloads.job("scaled", "team-a", 3, 1000)
+    job["spec"]["completionMode"] = "Indexed"
+    scene.admin.post("/apis/batch/v1/namespaces/team-a/jobs", job)
+
+    async def told() -> tuple[int, str]:
+        words = ("why", "scaled", "-n", "team-a", "-o", "json")
+        done = await scene.ballast(*words, kubeconfig=scene.tenant)
+        found = json.loads(done.stdout or "{}")
+        return found.get("pods", 0), found.get("reason", "")
+
+    def is_told(*expected: object) -> Callable[[], bool]:
+        return lambda: asyncio.run(told()) == expected
+
+    await scene.until(is_told(3, "OverFairShare"), "a gang of three to wait for its share")
+    size = json.dumps({"spec": {"parallelism": 2, "completions": 2}})
+    scene.cluster.kubectl("patch", "job", "scaled", "-n", "team-a", "--type=merge", "-p", size)
+    await scene.until(is_told(2, "OverFairShare"), "a gang of two to wait for it")
 
 
 async def _convert(scene: Asking, folder: Path) -> None:

@@ -57,7 +57,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     if not used_rights.is_whole(config):
         return
-    wrong = used_rights.faults(config, has_failures=session.testsfailed > 0)
+    wrong = used_rights.faults(config)
     for line in wrong:
         closing.add_line(config, f"RIGHTS: {line}")
     if wrong and session.exitstatus == pytest.ExitCode.OK:

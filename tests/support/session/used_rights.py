@@ -42,13 +42,13 @@ def is_whole(config: pytest.Config) -> bool:
     return not chosen and any(INTEGRATION.is_relative_to(each) for each in asked)
 
 
-def faults(config: pytest.Config, *, has_failures: bool) -> list[str]:
-    """What is wrong with the rights, a line each; after failures not all that is used was seen."""
+def faults(config: pytest.Config) -> list[str]:
+    """What is wrong with the rights, a line each. Where tests failed, not all uses were seen."""
     uses, grants = config.stash.get(_USES, set()), granted()
-    surplus = not_granted(uses, grants)
-    wrong = [f"used and not granted: {each.program} as {each.right}" for each in surplus]
-    if not has_failures:
-        wrong += [f"granted and not used: {each}" for each in not_used(uses, grants)]
+    wrong = [
+        f"used and not granted: {use.program} as {use.right}" for use in not_granted(uses, grants)
+    ]
+    wrong += [f"granted and not used: {right}" for right in not_used(uses, grants)]
     return sorted(wrong)
 
 
