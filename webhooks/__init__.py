@@ -1,1 +1,1 @@
-"""Admission: what a pod is made into before it is stored, and what is refused."""
+"""Admission: how pods and Jobs are changed before they are stored, and what is refused."""

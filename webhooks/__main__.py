@@ -38,8 +38,9 @@ log = structlog.get_logger("webhooks")
 class WebhookOptions:
     """Where reviews are served, and where the certificate comes from.
 
-    With `secret` it is ours: kept in that Secret, renewed, and made known to the API server; then
-    `cert_dir` is only where the running process keeps its files. Else `cert_dir` has it.
+    With `secret`, we keep the certificate in that Secret, renew it, and publish it to the API
+    server; `cert_dir` then only holds the files of the running process. Otherwise `cert_dir` is the
+    source.
     """
 
     host: str
@@ -94,7 +95,7 @@ async def serve(options: WebhookOptions) -> None:
 
 
 def _watches(client: Client, projects: ProjectIndex) -> list[Coroutine[Any, Any, None]]:
-    """What keeps `projects` up to date."""
+    """The watches that keep `projects` up to date."""
     return [
         Reflector(client, PROJECTS, projects.deliver).run(),
         Reflector(client, DEPARTMENTS, projects.deliver).run(),
@@ -105,14 +106,14 @@ def _watches(client: Client, projects: ProjectIndex) -> list[Coroutine[Any, Any,
 
 
 def _allow_connections() -> None:
-    """Let the process have as many files open as it may: each connection is one."""
+    """Raise the limit on open files to `MAX_FILES` if allowed: each connection needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 async def _certificate(client: Client, options: WebhookOptions, use: Served) -> Rotator | Folder:
-    """The keeper of the certificate; the first one is in use."""
+    """The keeper of the certificate; its first certificate is in use."""
     if not options.secret:
         certs.load_or_make(options.cert_dir)
         folder = Folder(options.cert_dir, use, options.check_every_s)

@@ -1,12 +1,12 @@
-"""The bodies of reviews: how much of one is kept, and how many large ones at a time.
+"""The bodies of reviews: limits on their size, and on how many large ones are read at a time.
 
-An object in a review can be much larger than the 1.5 MiB that etcd stores: a request may have
-3 MiB, and the API server writes each `<` of it as six characters. A tenant chooses what that costs
-here, and a review without an answer lets the object through. So every body is read to its end, but
-of an object above `MAX_OBJECT` only the head is kept, which is enough to refuse it.
+An object in a review can be much larger than the 1.5 MiB that etcd stores: a request may have 3
+MiB, and the API server escapes each `<` as six characters. Tenants choose the size, and a review
+without an answer lets the object through. So every body is read to its end, but of an object above
+`MAX_OBJECT` only the head is kept, which is enough to refuse it.
 
-Bodies above `SMALL` wait for a turn: one per namespace, two at a time, and for at most a quarter of
-the process's time. Smaller bodies do not wait for them. A body whose turn does not come in time is
+Bodies above `SMALL` wait for a turn: one per namespace, two at a time, and at most a quarter of the
+process's time. Smaller bodies do not wait for them. If the turn does not come in time, the body is
 answered from its head too.
 """
 
@@ -22,35 +22,35 @@ from msgspec import Struct
 
 from webhooks.review import Request, ReviewError, read
 
-#: Longest object that is looked at, as JSON: more than what etcd stores, written plainly.
+#: Longest object that is decoded, as JSON: larger than any that etcd stores, without escapes.
 MAX_OBJECT: Final = 2 * 2**20
-#: Longest body that is read to its end: a new object of 3 MiB and a stored one of 1.5 MiB, in which
-#: every character is escaped, and their frame.
+#: Longest body that is read to its end: a new object of 3 MiB and a stored one of 1.5 MiB, with
+#: every character escaped, and their envelope.
 MAX_BODY: Final = 28 * 2**20
-#: Pods are some KiB; of those that are reviewed, hardly one is larger than this.
+#: Pods have a few KiB; hardly any reviewed pod is larger than this.
 SMALL: Final = 64 * 2**10
 TURNS: Final = 2
-#: After a large review the next one rests for so many times what that one took.
+#: Pause before the next large review, as a multiple of the time that the last one took.
 REST: Final = 3.0
 #: The API server gives up after 3 s.
 LARGE_WITHIN_S: Final = 2.0
-#: Where the object begins. Inside of a string each quote would stand behind a backslash.
+#: Where the object begins. Within a JSON string each quote would be escaped.
 _OBJECT: Final = re.compile(rb',"(?:object|oldObject)":\{')
 
 
 class Oversized(Struct, frozen=True):
-    """A body of which only the head is known, and why the rest is not."""
+    """A body of which only the head was kept; `is_late` if its turn did not come in time."""
 
     request: Request
     is_late: bool = False
 
 
 class TooLargeError(ValueError):
-    """The body is too large, and says nothing that an answer needs."""
+    """The body is too large, and its head has no request to answer."""
 
 
 def read_head(text: bytes) -> Request | None:
-    """The request without its objects, from the first part of a body; None where it has no end."""
+    """The request without its objects, from the first part of a body; None if it is incomplete."""
     found = _OBJECT.search(text)
     if found is None:
         return None
@@ -61,7 +61,7 @@ def read_head(text: bytes) -> Request | None:
 
 
 class Lane:
-    """Turns for what is large: one of a namespace, `TURNS` in all, with rests between them."""
+    """Turns for large bodies: one per namespace, `TURNS` at a time, with pauses between them."""
 
     def __init__(self) -> None:
         self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -70,7 +70,7 @@ class Lane:
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
-        """A turn; its body is read and answered meanwhile."""
+        """Holds a turn, in which the body is read and answered."""
         lock = self._of.get(namespace)
         if lock is None:
             lock = self._of[namespace] = asyncio.Lock()
@@ -81,13 +81,13 @@ class Lane:
             yield
 
     def used(self, took_s: float) -> None:
-        """Tell what a turn cost."""
+        """Record how long a turn took."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(now, self._free_at) + REST * took_s
 
 
 class ReviewReader:
-    """Reads bodies; those that are large have their turn until `place` is left."""
+    """Reads bodies; a large one holds its turn until the caller's exit stack is closed."""
 
     def __init__(self, lane: Lane, large_within_s: float = LARGE_WITHIN_S) -> None:
         self._lane = lane
@@ -96,7 +96,7 @@ class ReviewReader:
     async def read(
         self, content: StreamReader, length: int | None, place: AsyncExitStack
     ) -> bytes | Oversized:
-        """The body, or what is known of one that is too large or comes too late.
+        """The body, or its head if the body is too large or late; `place` holds its turn.
 
         Raises TooLargeError; TimeoutError is the caller's to raise.
         """
@@ -123,7 +123,7 @@ class ReviewReader:
 
 
 def _most(head: Request | None) -> int:
-    """Longest body that is kept: an update has two objects."""
+    """Longest body that is kept: an update contains two objects."""
     n_objects = 2 if head is not None and head.operation == "UPDATE" else 1
     return n_objects * MAX_OBJECT + SMALL
 
@@ -131,7 +131,7 @@ def _most(head: Request | None) -> int:
 async def _rest(
     content: StreamReader, parts: list[bytes], size: int, head: Request | None
 ) -> bytes | Oversized:
-    """The whole body, of which `parts` are known already."""
+    """The whole body; `parts` were read before."""
     while part := await content.readany():
         size += len(part)
         if size > _most(head):
@@ -142,7 +142,7 @@ async def _rest(
 
 
 async def _drain(content: StreamReader, head: Request | None, size: int) -> Oversized:
-    """Reads the rest and keeps nothing, so that the API server gets to read the answer."""
+    """Reads the rest and discards it, so that the API server can receive the answer."""
     if head is None:
         raise TooLargeError
     while size <= MAX_BODY and (part := await content.readany()):

@@ -1,4 +1,4 @@
-"""A pod that is ours to change, with everything that its changes follow from."""
+"""A pod under review, with everything that determines its changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,18 +21,18 @@ from webhooks.vocabulary import Translation
 
 
 def states_minimum(meta: ObjectMeta) -> bool:
-    """Whether a pod says how many of its group must run together."""
+    """Whether a pod states how many pods of its group must run together."""
     keys = (*MIN_MEMBER_KEYS, names.ANNOTATION_SUB_GROUPS)
     return bool(first_of(meta.annotations, keys) or first_of(meta.labels, MIN_MEMBER_KEYS))
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PodCase:
-    """What the pod asks for, the queue it counts against, and its owner.
+    """A pod, its demand, its project, and its owner.
 
-    `department` is None where it does not exist; `pools` are the node pools that exist, by name;
-    `classes` are the priority classes that are known, by name.
-    `translation` is of other schedulers' words: `pod` and `demand` have ours already.
+    `department` is None if it does not exist; `pools` are the existing node pools by name;
+    `classes` are the known priority classes by name. `translation` is of another scheduler's
+    vocabulary: it is already applied to `pod` and `demand`.
     """
 
     pod: Pod
@@ -49,17 +49,17 @@ class PodCase:
 
     @property
     def known_class(self) -> PriorityClass | None:
-        """The priority class that the pod gets, where that is known."""
+        """The priority class of the pod, if it is known."""
         return self.classes.get(self.priority_class)
 
     @property
     def stated_group(self) -> str:
-        """The group that the pod itself names."""
+        """The group that the pod's labels name."""
         return first_of(self.pod.metadata.labels, GROUP_LABELS)
 
     @property
     def group(self) -> str:
-        """The group that the pod names, else its owner's where that makes a difference."""
+        """The group that the pod names, else its owner's if the pods need one another."""
         if stated := self.stated_group:
             return stated
         is_needed = not self.origin.is_alone or self.states_minimum
@@ -67,12 +67,12 @@ class PodCase:
 
     @property
     def states_minimum(self) -> bool:
-        """Whether the pod says how many of its group must run together."""
+        """Whether the pod states how many pods of its group must run together."""
         return states_minimum(self.pod.metadata)
 
     @property
     def replica_of(self) -> str:
-        """The owner that the pod is a replica of, where it states a floor."""
+        """The owner that the pod is a replica of, if the pod states a floor."""
         if not self.pod.metadata.annotation(names.ANNOTATION_FLOOR):
             return ""
         stated = self.pod.metadata.label(names.LABEL_REPLICA_OF)
@@ -80,17 +80,17 @@ class PodCase:
 
     @property
     def shares_cards(self) -> bool:
-        """Whether it may run beside others on one card."""
+        """Whether the pod may share a card with other pods."""
         return self.demand.gpu_memory_mib > 0 or 0 < self.demand.milli < MILLI_PER_GPU
 
     @property
     def delivery(self) -> Delivery:
-        """How it gets its cards."""
+        """How the pod gets its cards."""
         return delivery_of(self.pod, self.demand)
 
     @property
     def pool_names(self) -> tuple[str, ...]:
-        """Node pools that it may use, best first."""
+        """The node pools that the pod may use, in order of preference."""
         if text := self.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
             return tuple(text.split(","))
         spec = self.project.spec
@@ -99,18 +99,18 @@ class PodCase:
 
     @property
     def is_strict(self) -> bool:
-        """Whether the pool that it prefers gives each share of compute and no more."""
+        """Whether the preferred node pool enforces compute shares strictly."""
         pool = self.pools.get(self.pool_names[0])
         return pool is not None and pool.spec.time_slicing.mode == "Strict"
 
     def lends_memory(self, pool_name: str) -> bool:
-        """Whether pods of this pool may use memory that no pod asked for."""
+        """Whether pods of this node pool may use memory that no pod requested."""
         pool = self.pools.get(pool_name)
         return pool is not None and pool.spec.memory_lending == "Enabled"
 
     @property
     def node_labels(self) -> Mapping[str, str]:
-        """Labels that nodes must have for this kind of work, as the project says."""
+        """The node labels that the project requires for this kind of work."""
         for selector in self.project.spec.node_affinity:
             if selector.workload_kind == self.kind:
                 return selector.match_labels

@@ -1,9 +1,7 @@
 """Departments, NodePools, Topologies, Projects and priority classes as last seen, by name.
 
-No look-up ever waits.
-
-The catalog may be older than what the API server has, so an object that is missing here leads to a
-warning ("not there yet"), never to a refusal.
+Look-ups never block. The catalog may lag behind the API server, so an object that is missing here
+leads to a warning ("not there yet"), never to a refusal.
 """
 
 from typing import Any, Final
@@ -32,7 +30,7 @@ WATCHED: Final = (GpuDepartment, GpuProject, GpuNodePool, GpuTopology, PriorityC
 
 
 class Catalog:
-    """All objects of `WATCHED`. `deliver` is its only door; the dicts are for reading."""
+    """All objects of `WATCHED`. Only `deliver` changes them; the dicts are for reading."""
 
     def __init__(self) -> None:
         self.departments: dict[str, GpuDepartment] = {}
@@ -51,17 +49,17 @@ class Catalog:
 
     @property
     def is_synced(self) -> bool:
-        """Whether every kind was listed once."""
+        """Whether every kind has been listed once."""
         return self._synced.issuperset(WATCHED)
 
     def deliver(self, event: Event) -> None:
-        """Takes what the reflector tells."""
+        """Applies an event of a reflector."""
         match event:
             case Upserted(obj) if type(obj) in self._by_kind:
                 self._by_kind[type(obj)][obj.metadata.name] = obj
             case Removed() if event.kind in self._by_kind:
                 known = self._by_kind[event.kind]
-                # A successor of the same name may have come before its forerunner's end is told.
+                # An object of the same name may be re-created before this removal arrives.
                 if event.name in known and known[event.name].metadata.uid == event.uid:
                     del known[event.name]
             case Synced():

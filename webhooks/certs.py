@@ -1,8 +1,8 @@
 """The serving certificate: our own CA, and one leaf that it signed.
 
-The CA's key is discarded once the leaf is signed, so there is no key to steal that could sign more;
-a renewal makes a new CA, and trust bundles hold it beside the old one. Files are
-named as in a Secret of type kubernetes.io/tls, so a mounted Secret and a folder are read alike.
+The CA's key is discarded once the leaf is signed, so it cannot be stolen to sign more. A renewal
+makes a new CA, and trust bundles hold it beside the old one. Files are named as in a Secret of type
+kubernetes.io/tls, so a mounted Secret and a folder are read alike.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from extender.api.names import SYSTEM_NAMESPACE
 
 SERVICE: Final = "ballast-webhooks"
-#: Names that the API server may call us by: the Service's, and loopback for tests and trials.
+#: Names by which the API server may call us: the Service's, and loopback for tests and trials.
 SERVER_NAMES: Final = (
     f"{SERVICE}.{SYSTEM_NAMESPACE}.svc",
     f"{SERVICE}.{SYSTEM_NAMESPACE}.svc.cluster.local",
@@ -35,7 +35,7 @@ CERTIFICATE_FILE: Final = "tls.crt"
 KEY_FILE: Final = "tls.key"
 
 LIFETIME: Final = timedelta(days=365)
-#: Clocks of the nodes of a cluster differ by seconds; an hour covers what is seen in the wild.
+#: Clocks of a cluster's nodes differ by seconds; an hour covers what is seen in the wild.
 CLOCK_SKEW: Final = timedelta(hours=1)
 
 
@@ -53,7 +53,7 @@ class Bundle:
         return all(c.not_valid_before_utc <= now <= c.not_valid_after_utc for c in parsed)
 
     def is_whole(self) -> bool:
-        """Whether the key is the leaf's, and the CA signed it: a renewal may be half written."""
+        """Whether the key is the leaf's and the CA signed the leaf; not so in half a renewal."""
         try:
             leaf = self._leaf
             leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(self.ca))
@@ -64,17 +64,17 @@ class Bundle:
 
     @property
     def made_at(self) -> datetime:
-        """When it was made, as far as certificates tell: to the second."""
+        """When the leaf was made, to the second, as in the certificate."""
         return self._leaf.not_valid_before_utc + CLOCK_SKEW
 
     @property
     def ends_at(self) -> datetime:
-        """The last moment in which the leaf is in force."""
+        """The last moment at which the leaf is valid."""
         return self._leaf.not_valid_after_utc
 
     @property
     def renew_at(self) -> datetime:
-        """Two thirds into its life."""
+        """When two thirds of the leaf's life have passed."""
         return self.made_at + (self.ends_at - self.made_at) * 2 // 3
 
     @property
@@ -87,7 +87,7 @@ def make(
     now: datetime | None = None,
     lifetime: timedelta = LIFETIME,
 ) -> Bundle:
-    """A new CA, and a leaf for `names` that it signed; valid from an hour before `now`."""
+    """A new CA and a leaf for `names`; valid from an hour before `now`."""
     made = now or datetime.now(UTC)
     start, end = made - CLOCK_SKEW, made + lifetime
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -115,7 +115,7 @@ def make(
 
 
 def load(folder: Path) -> Bundle | None:
-    """The bundle in `folder`, or None where one of its files is missing."""
+    """The bundle in `folder`, or None if one of its files is missing."""
     paths = [folder / name for name in (CA_FILE, CERTIFICATE_FILE, KEY_FILE)]
     if not all(path.is_file() for path in paths):
         return None
@@ -139,7 +139,7 @@ def store(bundle: Bundle, folder: Path) -> None:
 
 
 def load_or_make(folder: Path) -> Bundle:
-    """The bundle in `folder`, made and stored first where there is none."""
+    """The bundle in `folder`; made and stored first if there is none."""
     bundle = load(folder)
     if bundle is None:
         bundle = make()
@@ -148,14 +148,14 @@ def load_or_make(folder: Path) -> Bundle:
 
 
 def server_context() -> ssl.SSLContext:
-    """TLS 1.2 and up, as yet without a leaf: see `serve_with`."""
+    """A context for TLS 1.2 and later, still without a leaf: see `serve_with`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 def serve_with(context: ssl.SSLContext, folder: Path) -> None:
-    """Use the leaf stored in `folder` for every handshake from now on; open connections stay."""
+    """Use the leaf in `folder` for every handshake from now on; open connections stay."""
     context.load_cert_chain(folder / CERTIFICATE_FILE, folder / KEY_FILE)
 
 
@@ -173,7 +173,7 @@ def _builder(
 
 
 def _name(common_name: str) -> x509.Name:
-    # A common name holds 64 characters at most; what counts is the alternative name.
+    # A common name has at most 64 characters; clients check the alternative name.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 

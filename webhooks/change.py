@@ -1,7 +1,6 @@
-"""The changes that make a pod what it has to be, as JSON Patch operations. Pure.
+"""The changes to a pod at creation, as JSON Patch operations. Pure.
 
-Every change states what has to be there and costs nothing where it is, so applying them twice is
-applying them once.
+Every change states a desired value and adds no operation if the pod has it, so it is idempotent.
 """
 
 from collections.abc import Container
@@ -25,28 +24,28 @@ from webhooks.case import PodCase
 from webhooks.patch import Operation, PatchBuilder
 from webhooks.validate import states_compute_limit
 
-#: What NVIDIA's container runtime reads cards from, unless it is told not to. A container that
-#: shares a card gets its card from the node agent, and none by this, whatever its image says.
+#: The variable from which NVIDIA's container runtime reads cards. A container that shares a card
+#: gets it from the node agent, so this one is set to none, whatever its image says.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 NO_DEVICES: Final = "void"
-#: Plugins without which a runtime's default validator starts no container of the pod, in YAML
-#: (containerd/nri `pkg/plugin/annotations.go`; containerd 2.2, CRI-O 1.34). It is off by default;
-#: then this is not read. The longer the key, the more it counts: `/container.NAME`, `/pod`, none.
+#: A YAML list of plugins without which the runtime's default validator starts no container of the
+#: pod (containerd/nri `pkg/plugin/annotations.go`; containerd 2.2, CRI-O 1.34). The validator is
+#: off by default. The longest key takes precedence: `/container.NAME`, `/pod`, none.
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
-#: GKE and others keep pods without GPUs off GPU nodes by this taint. The API server's plugin
-#: ExtendedResourceToleration writes the same toleration into pods that ask for whole GPUs, and into
-#: none that ask for a share of one.
+#: GKE and others keep pods without GPUs off GPU nodes by this taint. The admission plugin
+#: ExtendedResourceToleration adds this toleration to pods that request whole GPUs, but not to pods
+#: that request a share.
 GPU_NODES: Final = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
 CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
-#: A container: the field of the pod's spec, and the index in it.
+#: A container: its field in the pod's spec, and its index there.
 _Place = tuple[str, int]
 
 
 def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[Operation]:
-    """The operations that make the pod, which came as `text`, what it has to be.
+    """The operations that make all changes to the pod, which arrived as `text`.
 
-    `nri_plugin` is what the node agent is called by container runtimes; empty where there is none.
+    `nri_plugin` is the node agent's name as a plugin of container runtimes; empty if there is none.
     """
     patch = PatchBuilder(text)
     _translate(patch, case)
@@ -75,9 +74,9 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
 
 
 def hide_cards(patch: PatchBuilder, known: Container[str] | None = None) -> None:
-    """Gives no container cards by its environment: those that it is to see come from the node.
+    """Gives containers no cards by their environment: the node agent delivers them.
 
-    With `known` only ephemeral containers are changed, and of them those that it does not name.
+    With `known`, only ephemeral containers whose names it lacks are changed.
     """
     for field in CONTAINER_FIELDS if known is None else CONTAINER_FIELDS[-1:]:
         for ix, container in enumerate(patch.document["spec"].get(field) or ()):
@@ -91,14 +90,14 @@ def hide_cards(patch: PatchBuilder, known: Container[str] | None = None) -> None
 
 
 def _require(patch: PatchBuilder, case: PodCase, nri_plugin: str) -> None:
-    """Lets runtimes start the pod only beside the plugin, unless its author says what it needs."""
+    """Makes runtimes start the pod only with the plugin, unless the pod states required plugins."""
     notes = case.pod.metadata.annotations or {}
     if not any(key.startswith(REQUIRED_PLUGINS) for key in notes):
         patch.set(("metadata", "annotations", f"{REQUIRED_PLUGINS}/pod"), f'["{nri_plugin}"]')
 
 
 def _translate(patch: PatchBuilder, case: PodCase) -> None:
-    """Puts our words in the place of other schedulers' resources."""
+    """Replaces other schedulers' resources by ours."""
     translation = case.translation
     if translation is None:
         return
@@ -113,7 +112,7 @@ def _translate(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _leave_native_group(patch: PatchBuilder, case: PodCase) -> None:
-    """Puts our words in the place of a group of Kubernetes' own (`webhooks.native_groups`)."""
+    """Replaces a group of Kubernetes' own by ours (`webhooks.native_groups`)."""
     if case.pod.spec.scheduling_group is None:
         return
     patch.remove(("spec", "schedulingGroup"))
@@ -129,7 +128,7 @@ def _label(patch: PatchBuilder, case: PodCase) -> None:
     if replica_of:
         preemptibility = names.PREEMPTIBLE
     elif not preemptibility and not group and case.demand.is_ours:
-        # A group's own word counts for its pods, so theirs is left open.
+        # The group may state it for all its pods, so the label is not set here.
         preemptibility = _usual_preemptibility(case)
     for key, value in (
         (names.LABEL_PROJECT, case.project.metadata.name),
@@ -144,10 +143,10 @@ def _label(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _join_group(patch: PatchBuilder, case: PodCase) -> None:
-    """Writes what the owner says of the group.
+    """Writes the group, its size and its sub-groups, as the owner determines them.
 
-    Of a group that the pod names itself that is the size alone, where nothing states it: its
-    sub-groups may be of several owners.
+    A group that the pod names gets only a size, if it has none: its sub-groups may belong to
+    several owners.
     """
     if not case.group:
         return
@@ -167,7 +166,7 @@ def _join_group(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _usual_preemptibility(case: PodCase) -> str:
-    """The word for the pod's priority, where that is known before it is stored."""
+    """The preemptibility that follows from the pod's priority, if that is known at creation."""
     if case.pod.spec.priority_class_name and case.pod.spec.priority is not None:
         priority: int | None = case.pod.spec.priority
     else:
@@ -189,12 +188,11 @@ def _annotate(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _set_priority(patch: PatchBuilder, case: PodCase) -> None:
-    """Names the class, with the numbers that it stands for.
+    """Sets the class, and the priority and preemption policy of that class.
 
-    The API server's Priority plugin has run already and written those of no class. It runs again
-    after a webhook's change, computes what is absent, and refuses what disagrees. Where it finds
-    what it would write, the webhook is not called a second time. A class that is not known yet is
-    left to it.
+    The API server's Priority plugin has already run and written the default values. It runs again
+    after a webhook's change, computes absent values, and refuses wrong ones. If it has nothing to
+    change, the webhook is not called a second time. The values of an unknown class are left to it.
     """
     if case.pod.spec.priority_class_name:
         return
@@ -208,7 +206,7 @@ def _set_priority(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _request_milli(patch: PatchBuilder, case: PodCase) -> None:
-    """Makes every container that uses cards request its milli, unless the pod does so itself."""
+    """Makes every container that uses cards request its milli-GPU, unless one does already."""
     pod, demand = case.pod, case.demand
     places = _containers(pod)
     if any(_asked(patch, place, names.GPU_MILLI) for place in places):
@@ -226,7 +224,7 @@ def _request_milli(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _containers(pod: Pod) -> list[_Place]:
-    """Every container that can ask for resources."""
+    """Every container that can request resources."""
     return [
         *(("containers", ix) for ix in range(len(pod.spec.containers))),
         *(("initContainers", ix) for ix in range(len(pod.spec.init_containers or ()))),
@@ -234,7 +232,7 @@ def _containers(pod: Pod) -> list[_Place]:
 
 
 def _asked(patch: PatchBuilder, place: _Place, resource: str) -> int:
-    """How much of a whole-number resource the container has in its requests or limits."""
+    """The container's request or limit of a whole-number resource."""
     field, ix = place
     listed = patch.document["spec"][field][ix].get("resources") or {}
     asked = (listed.get("limits") or {}) | (listed.get("requests") or {})

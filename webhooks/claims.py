@@ -1,10 +1,9 @@
-"""Cards that a pod asks for by ResourceClaims of dynamic resource allocation.
+"""GPUs that a pod requests by ResourceClaims (dynamic resource allocation).
 
-A pod of a project whose claims ask for whole cards requests as many thousands of
-`ballast.dev/gpu-milli` from then on, and so gets its gate, its rows and its quota as every other
-GPU pod. One whose claims ask for memory of a card gets the annotations of a pod that asks for a
-share in MiB. A claim that is not understood is refused with what is accepted
-(`extender.api.claims`).
+If the claims of a project's pod request whole cards, the pod requests 1000 `ballast.dev/gpu-milli`
+for each card, and so gets its gate and its quota like any GPU pod. If they request memory of a
+card, the pod gets the annotations of a request for a share in MiB. An invalid claim is refused,
+with what is accepted (`extender.api.claims`).
 """
 
 from typing import Final
@@ -41,12 +40,12 @@ from webhooks.vocabulary import speaks
 
 _VERSION: Final = "v1"
 _GROUP: Final = "resource.k8s.io"
-#: Claims of one pod that are read; a review has a second.
+#: Claims read for one pod; a review has a second.
 MAX_CLAIMS: Final = 8
 
 
 class TemplateSpec(Struct):
-    """What the claims that are made from a template ask for."""
+    """The spec of the claims that are created from a template."""
 
     spec: ClaimSpec = field(default_factory=ClaimSpec)
 
@@ -70,7 +69,7 @@ class ClassOfDevices(Owner, kw_only=True):
     spec: DeviceClassSpec = field(default_factory=DeviceClassSpec)
 
 
-#: Read by name; they own no pods, so they are no entries of `webhooks.owners.table`.
+#: Read by name; they own no pods, so they are not in `webhooks.owners.table`.
 TEMPLATE: Final = OwnerKind(
     _GROUP, "ResourceClaimTemplate", None, _VERSION, "resourceclaimtemplates", ClaimTemplate
 )
@@ -80,16 +79,16 @@ READ: Final = (TEMPLATE, CLAIM, CLASS)
 
 
 def names_claims(pod: Pod, projects: ProjectIndex) -> bool:
-    """Whether `pod` is one of a project and names ResourceClaims."""
+    """Whether `pod` belongs to a project and names ResourceClaims."""
     in_project = projects.project_of(pod.metadata.namespace) is not None
     return bool(pod.spec.resource_claims) and in_project
 
 
 async def take_claims(pod: Pod, read: Read | None) -> Refused | None:
-    """Makes `pod` ask in our words for what its claims ask for.
+    """Translates the pod's claims into our requests, in `pod`.
 
-    Refused, and the pod left as it is, where a claim cannot be read or is not understood, or where
-    the pod asks for cards in another way as well.
+    Refused, with `pod` unchanged, if a claim cannot be read or is invalid, or if the pod requests
+    cards in another way as well.
     """
     try:
         listed = pod.spec.resource_claims or []
@@ -105,7 +104,7 @@ async def take_claims(pod: Pod, read: Read | None) -> Refused | None:
 
 
 async def _read_specs(pod: Pod, read: Read | None) -> list[ClaimSpec]:
-    """What the claims of the pod ask for; a claim that it names twice is there once."""
+    """The specs of the pod's claims; a claim that it names twice is included once."""
     specs, seen = [], set()
     for each in pod.spec.resource_claims or ():
         if each.resource_claim_name and each.resource_claim_name in seen:
@@ -149,7 +148,7 @@ async def _read(kind: OwnerKind, namespace: str, name: str, read: Read | None) -
 
 
 def _ask(pod: Pod, asked: ClaimedGpus) -> None:
-    """Writes into the pod what its claims ask for; raises UnitError where it asks otherwise too."""
+    """Writes the requests of the claims into the pod; raises UnitError if it has others too."""
     notes = pod.metadata.annotations or {}
     if not asked.share_mib:
         if names.ANNOTATION_MEMORY_BY in notes:

@@ -1,15 +1,15 @@
 """Limits on connections to the HTTPS server, and the order of their TLS handshakes.
 
-Accepted connections wait as bare sockets for their handshake, which costs both ends together six
-times what a review costs here. An API server opens a connection for every review that finds none
-idle, and uses the first one that is free. Reviews are answered one at a time, so connections beyond
-those that keep the process busy only cost: a peer (address) that has `enough` of them gets further
+Accepted connections wait as bare sockets for their handshake, which costs six times as much as a
+review, both ends together. An API server opens a connection for every review that finds none idle,
+and uses the first one that is free. Reviews are answered one at a time, so connections beyond those
+that keep the process busy are pure cost: a peer (address) that has `enough` of them gets further
 ones more slowly, since several clients may share the address. Handshakes go to peers with few
-connections first, then round robin, and to the newest connection of a peer first: an old one may
+connections first, then round robin, and to the newest connection of a peer first: older ones may
 have been given up, and connections that are held open to keep others out are older still.
 
 A peer may hold `a_peer` connections, most of them waiting: twice what an API server has in flight
-(600 by default: --max-requests-inflight, --max-mutating-requests-inflight), as it leaves some
+(600 by default: --max-requests-inflight, --max-mutating-requests-inflight), since it leaves some
 behind.
 """
 
@@ -34,35 +34,36 @@ from extender.connection_limits import (
 from extender.kube.backoff import TokenBucket
 
 #: A handshake may take longer than an API server waits for a review: a connection that is too late
-#: for its own review serves the next one. A connection that stays silent after it is idle: an API
-#: server keeps those that it opened for a review which was then sent over another one.
+#: for its own review serves the next one. A silent connection after that is idle: its review was
+#: sent over another one.
 USUAL: Final = ConnectionLimits(
     connections=1500, a_peer=1280, handshake_s=5.0, headers_s=2.0, request_s=10.0
 )
-#: The longest pause between two looks at the waiting connections while none has its turn.
+#: The longest pause before the waiting connections are checked again for a due handshake.
 RETRY_S: Final = 0.05
 
 
 @dataclass(slots=True, frozen=True)
 class Pacing:
-    """How many handshakes begin per second and per answered request, after a burst of `at_once`,
-    and how many are under way at a time.
+    """Rates of handshakes per second and per answered request after a burst of `at_once`, and how
+    many are in progress at a time.
 
-    A peer that has `enough` connections on which no review is under way pays `more_turns` for one.
+    For a peer with `enough` connections without a review, a handshake costs `more_turns` tokens.
     """
 
     a_second: float = 20.0
     a_request: float = 0.1
     at_once: int = 32
     under_way: int = 64
-    #: One less than client-go keeps idle (25, `transport/cache.go`): more are closed after one use.
+    #: One less than client-go keeps idle (25, `transport/cache.go`): further ones are closed after
+    #: one use.
     enough: int = 24
-    #: So few that a long burst gets more as it goes on: a review waits for one within its 3 s.
+    #: Low enough that a long burst gains connections: a review waits for one within its 3 s.
     more_turns: int = 3
 
 
 class PacedConnections(ConnectionLimiter):
-    """Begins handshakes one after another, peer after peer."""
+    """Begins handshakes at a limited rate, peer after peer."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class PacedConnections(ConnectionLimiter):
                 self._reject(peer)
 
     def admit(self, connections: Sequence[Accepted]) -> None:
-        """Let the connections wait for their turn; at a limit, close one of those that wait."""
+        """Queue the connections for their handshakes; at a limit, close a waiting one."""
         for accepted, peer in connections:
             self._waiting.setdefault(peer, deque()).append(accepted)
             self.of_peer[peer] += 1
@@ -108,7 +109,7 @@ class PacedConnections(ConnectionLimiter):
         connection.since = None
 
     def answered(self) -> None:
-        """Each answered review earns part of a handshake."""
+        """Earn part of a handshake for an answered review."""
         self._pace.earn(self._pacing.a_request)
 
     def _reject_one(self, peer: str, among: str) -> None:
@@ -120,7 +121,7 @@ class PacedConnections(ConnectionLimiter):
             self._reject(peer)
 
     def _reject(self, peer: str) -> None:
-        """Close the peer's oldest connection that waits."""
+        """Close the peer's oldest waiting connection."""
         waiting = self._waiting[peer]
         waiting.popleft().close()
         self._count.labels("turned_away").inc()
@@ -129,10 +130,10 @@ class PacedConnections(ConnectionLimiter):
         self.forget(peer)
 
     def _make_room(self, peer: str) -> bool:
-        """Close the first connection (of `peer`, where named) without a request; whether there was
-        one.
+        """Close the first connection (of `peer`, if given) without a request; return whether there
+        was one.
 
-        One that is idle goes before one that has said half of its headers.
+        An idle one is closed before one that has sent part of its headers.
         """
         unused = [
             connection
@@ -173,10 +174,10 @@ class PacedConnections(ConnectionLimiter):
             connection.handshake.add_done_callback(partial(self._handshake_ended, connection))
 
     def _next(self, free: Counter[str]) -> Accepted | None:
-        """Remove and return the connection whose turn it is; connections that their peer has closed
-        are dropped.
+        """Remove and return the next connection to handshake; drop those that their peer has
+        closed.
 
-        `free` counts each peer's connections on which no review is under way.
+        `free` counts each peer's connections without a review in progress.
         """
         while self._waiting:
             peer = min(self._waiting, key=lambda each: free[each] >= self._pacing.enough)
@@ -205,7 +206,7 @@ class PacedConnections(ConnectionLimiter):
 
 
 def _is_closed_by_peer(accepted: socket.socket) -> bool:
-    """Whether the peer has closed the connection again."""
+    """Whether the peer has closed the connection."""
     try:
         return accepted.recv(1, socket.MSG_PEEK) == b""
     except BlockingIOError:

@@ -1,21 +1,22 @@
-"""What becomes of a Job when it is created: an eviction by Ballast does not count as its failure.
+"""Changes to Jobs at creation, so that an eviction by Ballast does not count as a failure of the
+Job.
 
-Kubernetes counts an evicted pod of a Job as failed, and the Job fails after `backoffLimit` (6) of
-them, unless its `podFailurePolicy` ignores disruptions. The policy cannot be added later. So a Job
-with GPU pods in a namespace of a project gets that policy when it is created. Jobs of
-other pods are left alone: Ballast evicts none of their pods.
+Kubernetes counts an evicted pod of a Job as failed, and the Job fails after `backoffLimit` (6) such
+pods unless its `podFailurePolicy` ignores disruptions. The policy cannot be added later. So a Job
+with GPU pods in a namespace of a project gets that policy when it is created. Jobs without GPU pods
+are left alone: Ballast does not evict their pods.
 
-A policy that the author wrote stays as it is: it cannot be changed any more once the Job exists, so
-each later `kubectl apply` of the author's file would be refused. Where such a policy counts
-disruptions, or where Kubernetes allows none (`restartPolicy: OnFailure`), the author is warned.
+A policy in the manifest stays as it is. It is immutable once the Job exists, so each later `kubectl
+apply` of the manifest would be refused. If that policy counts disruptions, or if Kubernetes allows
+none (`restartPolicy: OnFailure`), the author is warned.
 
-CronJob, JobSet, TrainJob and ScaledJob create Jobs, and these come here too. Where a JobSet or a
-ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailure, so Never is written
-before that. What other operators do about an evicted pod is theirs to decide: where it ends the
-whole job, the author is warned.
+CronJob, JobSet, TrainJob and ScaledJob create Jobs, which are reviewed here as well. Where a JobSet
+or a ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailure, so Never is
+written first. Other operators decide themselves what an evicted pod means: if it ends the whole
+job, the author is warned.
 
-Warnings about the pods of a template are given here as well, Deployments' and StatefulSets' too:
-those of the pods themselves reach the controller that creates them and nothing else.
+Warnings about the pods of a template are given here too, also for Deployments and StatefulSets: a
+warning about a pod itself reaches only the controller that creates it.
 
 Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
 jobset `pkg/webhooks/jobset_webhook.go`; keda `pkg/scaling/executor/scale_jobs.go`; kuberay
@@ -40,15 +41,15 @@ from webhooks.review import Decision, Request, allowed, patched
 from webhooks.spelling import misplaced
 
 DISRUPTION: Final = "DisruptionTarget"
-#: Exit codes of a container that SIGTERM or SIGKILL ends.
+#: Exit codes of a container that SIGKILL or SIGTERM ended.
 STOPPED: Final = frozenset((137, 143))
 NEVER: Final = "Never"
-#: What Kubernetes takes for `backoffLimit` where a Job states none.
+#: Kubernetes' default for `backoffLimit`.
 USUAL_BACKOFF: Final = 6
-#: Templates of one object that are looked at.
+#: At most this many templates of one object are read.
 MAX_TEMPLATES: Final = 64
 
-#: What reading a document raises where it has another shape than its kind's.
+#: Raised when a document does not have the shape of its kind.
 _MISSHAPEN: Final = (LookupError, AttributeError, TypeError)
 Document = dict[str, Any]
 
@@ -66,13 +67,13 @@ def decide_job(request: Request, projects: ProjectIndex) -> Decision:
         patch = PatchBuilder(request.object)
         warnings = list(dict.fromkeys(read(patch, request, projects)))
     except (msgspec.MsgspecError, RecursionError, ValueError, *_MISSHAPEN):
-        # The API server or the kind's own webhook says what is wrong with it.
+        # The API server or the kind's own webhook reports the error.
         return allowed()
     return patched(patch.ops, *warnings)
 
 
 def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """A Job gets the policy, where it may have one."""
+    """Gives the Job the policy if it may have one; yields warnings."""
     spec = patch.document["spec"]
     yield from _misplaced(patch.document)
     if not _asks_for_gpu(spec["template"]):
@@ -82,13 +83,13 @@ def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
         conditions = [{"type": DISRUPTION, "status": "True"}]
         rule = {"action": "Ignore", "onPodConditions": conditions}
         patch.set(("spec", "podFailurePolicy"), {"rules": [rule]})
-        # Kubernetes has filled this in already, for a Job without a policy; with one it accepts
-        # nothing else.
+        # Kubernetes has already set the default for a Job without a policy; a Job with a policy
+        # must have Failed.
         patch.set(("spec", "podReplacementPolicy"), "Failed")
 
 
 def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """A Deployment or StatefulSet stays as it is. Its author is told once for each template."""
+    """Warnings about a Deployment or StatefulSet, once for each template; nothing is changed."""
     template = patch.document["spec"]["template"]
     if request.operation == "UPDATE":
         before = msgspec.json.decode(request.old_object)
@@ -101,7 +102,7 @@ def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
 
 
 def _one_by_one(document: Document) -> Iterator[str]:
-    """What a StatefulSet never creates: the pods of a gang, if each waits for the one before."""
+    """Warns about a gang in a StatefulSet that starts pods one after the other."""
     spec = document["spec"]
     if document["kind"] != "StatefulSet" or spec.get("podManagementPolicy") == "Parallel":
         return
@@ -118,14 +119,14 @@ def _one_by_one(document: Document) -> Iterator[str]:
 
 
 def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """Each Job that it creates comes here; only its author has to be told."""
+    """Warnings only: the Jobs that it creates are reviewed themselves."""
     spec = patch.document["spec"]["jobTemplate"]["spec"]
     if _asks_for_gpu(spec["template"]):
         yield from _warnings_of(request, spec, "its Jobs", projects)
 
 
 def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """Each Job that it creates comes here; its pods must not restart in place for that."""
+    """Sets restartPolicy Never, so that its Jobs can get the policy; yields warnings."""
     for ix, job in enumerate((patch.document["spec"].get("replicatedJobs") or ())[:MAX_TEMPLATES]):
         spec = job["template"]["spec"]
         if not _asks_for_gpu(spec["template"]):
@@ -137,7 +138,7 @@ def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 
 
 def _of_scaled_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """Each Job that it creates comes here; its pods must not restart in place for that."""
+    """Sets restartPolicy Never, so that its Jobs can get the policy; yields warnings."""
     spec = patch.document["spec"]["jobTargetRef"]
     if not _asks_for_gpu(spec["template"]):
         return
@@ -176,7 +177,7 @@ def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
 
 
 def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """The launcher ends with an error when a worker is evicted, and its Job counts that."""
+    """The launcher fails when a worker is evicted, and the launcher's Job counts that failure."""
     spec = patch.document["spec"]
     templates = [replica["template"] for _, replica in _replicas(spec)]
     ours = [each for each in templates if _asks_for_gpu(each)]
@@ -191,7 +192,7 @@ def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 
 
 def _replicas(spec: Document) -> list[tuple[str, Document]]:
-    """The replicas by type, under whichever name the kind has them."""
+    """The replica specs by type; the name of the field depends on the kind."""
     found = [value for key, value in spec.items() if key.endswith("ReplicaSpecs") and value]
     return [pair for each in found for pair in each.items()][:MAX_TEMPLATES]
 
@@ -216,7 +217,7 @@ _READERS: Final = {
 def _warnings_of(
     request: Request, spec: Document, what: str, projects: ProjectIndex
 ) -> Iterator[str]:
-    """What the author of a Job's spec has to know."""
+    """Warnings for the author of a Job's spec."""
     yield from _foreseen(request, spec["template"], projects)
     limit = spec.get("backoffLimit", USUAL_BACKOFF)
     counts = f"an eviction by Ballast counts as a failure of {what} (backoffLimit: {limit}):"
@@ -254,7 +255,7 @@ def counts_disruptions(rules: Any) -> bool:
 
 
 def _may_be_stopped(codes: Document) -> bool:
-    """Whether a rule on exit codes can match a container that was told to stop."""
+    """Whether a rule on exit codes can match a container that was terminated."""
     listed = STOPPED & set(codes.get("values") or ())
     return bool(listed) if codes.get("operator") == "In" else listed != STOPPED
 
@@ -269,14 +270,14 @@ def _asks_for_gpu(template: Document) -> bool:
 
 
 def _misplaced(document: Document) -> Iterator[str]:
-    """What its author wrote on the object and meant for its pods."""
+    """Warnings about labels and annotations of the object that belong on its pods."""
     template = msgspec.convert(document["spec"]["template"], PodTemplateSpec)
     meta = msgspec.convert(document["metadata"], ObjectMeta)
     return misplaced(meta, template.metadata, document["kind"])
 
 
 def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:
-    """What the pods of the template will be told."""
+    """The warnings that the pods of the template would draw."""
     read = msgspec.convert(template, PodTemplateSpec)
     read.metadata.namespace, read.metadata.name = request.namespace, request.name
     yield from foresee(Pod(read.metadata, read.spec), projects)
@@ -284,7 +285,7 @@ def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> I
 
 
 def _cards_by_environment(spec: Document) -> Iterator[str]:
-    """What the policy gpu-pods says to pods that would be shown cards of others."""
+    """Warns about a variable that exposes other pods' cards; the policy gpu-pods forbids it."""
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):
         for each in container.get("env") or ():
             if each["name"] == VISIBLE_DEVICES and each.get("value") not in ("void", "none"):

@@ -1,8 +1,8 @@
-"""What a pod may never have, because its project or department forbids so much.
+"""Requests that the limits of the project or department can never satisfy, and warnings.
 
-A pod above a limit would wait for ever, and a condition on it is easily overlooked, so it is
-refused when it is created. Limits that only several pods together would exceed are not checked
-here: the controller decides which of them run.
+A pod above a limit would stay pending for ever, and users easily overlook a condition. So the pod
+is refused when it is created. Limits that only several pods together exceed are not checked here:
+the controller decides which of the pods run.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ from extender.api.units import (
 from webhooks.case import PodCase
 from webhooks.validate import USUAL_SCHEDULERS
 
-#: A request for less of a card's memory than a CUDA context takes by itself is meant in GiB.
+#: A CUDA context alone takes this much; a smaller request was probably meant in GiB.
 SMALL_MIB: Final = 128
 
 
 def check_limits(case: PodCase) -> Refused | None:
-    """Why the pod could not run in any node pool that it may use, or None."""
+    """Why no node pool that the pod may use allows its requests, or None."""
     pools = case.pool_names
     forbidding: dict[str, str] = {}
     for queue, pool, figures in case.figures():
@@ -58,7 +58,7 @@ def check_limits(case: PodCase) -> Refused | None:
                         f" node pool {pool}; ask for at most that, such as {resource}: {limit}",
                     )
         except UnitError:
-            # Figures that are not understood bound nothing; the GpuProject's condition says so.
+            # Invalid figures limit nothing; a condition of the GpuProject reports them.
             continue
     if not set(pools) <= forbidding.keys():
         return None
@@ -66,7 +66,7 @@ def check_limits(case: PodCase) -> Refused | None:
 
 
 def check_node_labels(case: PodCase) -> Refused | None:
-    """Why the pod may not have the nodes that it asks for, or None."""
+    """Why the pod's nodeSelector conflicts with its project's node affinity, or None."""
     selector = case.pod.spec.node_selector or {}
     for key, value in case.node_labels.items():
         if selector.get(key, value) != value:
@@ -80,7 +80,7 @@ def check_node_labels(case: PodCase) -> Refused | None:
 
 
 def warnings(case: PodCase) -> Iterator[str]:
-    """What is legal, and will not do what its author may expect."""
+    """Warnings about legal fields that may not have the effect that their author expects."""
     notes = case.pod.metadata.annotations or {}
     if "gpu-fraction-limit" in notes:
         yield "gpu-fraction-limit has no effect: give gpu-memory and gpu-memory-limit, in MiB"

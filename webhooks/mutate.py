@@ -1,25 +1,24 @@
-"""What a pod is made into when it is created. Pure: a request, the known projects and what its
-owner says of it in, a decision out.
+"""Decides what a pod becomes at creation. Pure: a request, the known projects and the pod's origin
+in, a decision out.
 
-A pod that says nothing about GPUs and has none of our words is left alone byte for byte. So are
-mirror pods and pods that already have a node: nothing may be decided about them any more. A GPU pod
-in a namespace of a project gets labels, priority, the request `ballast.dev/gpu-milli`, our
-scheduler, the node labels that its project asks for and, unless a DaemonSet made it, the gate. A
-DaemonSet waits for its pods node by node, so a gated one would stall its roll-out; such a pod is
-placed directly by the extender. What the changes are is written in `webhooks.change`.
+A pod that says nothing about GPUs and has none of our labels or annotations is left alone, byte for
+byte. So are mirror pods and pods that already have a node. A GPU pod in a namespace of a project
+gets labels, priority, the request `ballast.dev/gpu-milli`, our scheduler, the node labels that its
+project requires and, unless a DaemonSet created it, the gate. A DaemonSet waits for its pods node
+by node, so a gated pod would stall its rollout; the extender places such a pod directly.
+`webhooks.change` writes the changes.
 
-Later only one thing can come that matters: an ephemeral container, which is shown no card.
+After creation only ephemeral containers matter: they are shown no card.
 
-Pods that their owner needs together get the group and the minimum that follow from it
-(`webhooks.owners`). Pods that name a group themselves keep it, and get the minimum alone, where
-they state none.
+Pods that their owner needs together get the group and the minimum that follow from the owner
+(`webhooks.owners`). Pods that name a group keep it, and get only the minimum, if they state none.
 
-A GPU pod in a namespace without a project is not ours: it is left alone with a warning. It is
-refused when it asks for our scheduler, which would otherwise place it outside every quota, and when
-it asks for a share of a card and names no scheduler that could read that: it would run without one.
+A GPU pod in a namespace without a project is left alone with a warning. It is refused if it names
+our scheduler, which would place it outside every quota, and if it requests a share of a card and
+names no scheduler that could read that: it would run without a card.
 
-A GPU pod of a project that names another scheduler is refused: two schedulers that give away the
-same cards would each believe that they are free.
+A GPU pod of a project that names another scheduler is refused: two schedulers would allocate the
+same cards, each believing that they are free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,9 +56,9 @@ from webhooks.vocabulary import asks_for_gpu, speaks, translate
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 KIND_OF_CLASS: Final = {name: kind for kind, name in names.CLASS_OF_KIND.items()}
-#: The kind of work of a pod that says nothing about it: the one that yields to all others.
+#: The kind of work of a pod that states none: the one that yields to all others.
 USUAL_KIND: Final = "training"
-#: The users that create a DaemonSet's pods: its controller's, or the one all controllers share.
+#: The users that create a DaemonSet's pods: the controller's own, or the one all controllers share.
 DAEMON_SET_MAKERS: Final = (
     "system:serviceaccount:kube-system:daemon-set-controller",
     "system:kube-controller-manager",
@@ -70,13 +69,13 @@ _NOT_A_POD: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueEr
 
 
 def decide(request: Request, projects: ProjectIndex, origin: Origin = NO_OWNER) -> Decision:
-    """What becomes of the pod in `request`; anything but a pod's creation is let through."""
+    """The decision about the pod in `request`; anything but the creation of a pod is allowed."""
     pod = read_pod(request)
     return pod if isinstance(pod, Decision) else judge(pod, request, projects, origin)
 
 
 def read_pod(request: Request) -> Pod | Decision:
-    """The pod that has to be judged, or the decision where there is none."""
+    """The pod to judge, or the decision if there is none."""
     if request.kind.kind != "Pod":
         return allowed()
     if request.sub_resource == "ephemeralcontainers":
@@ -87,7 +86,7 @@ def read_pod(request: Request) -> Pod | Decision:
 
 
 def _new_pod(request: Request) -> Pod | Decision:
-    """The same for a pod that is being created."""
+    """The pod that is being created, or the decision if it is not to be judged."""
     try:
         pod = _pod_decoder.decode(request.object)
     except _NOT_A_POD as error:
@@ -102,7 +101,7 @@ def _new_pod(request: Request) -> Pod | Decision:
 
 
 def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
-    """Whether what its owner says of the pod would change anything."""
+    """Whether the pod's owner could change the decision."""
     meta = pod.metadata
     is_sized = first_of(meta.labels, GROUP_LABELS) and states_minimum(meta)
     has_owner = meta.label(names.LABEL_REPLICA_OF) or not meta.annotation(names.ANNOTATION_FLOOR)
@@ -118,13 +117,13 @@ def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
 def judge(
     pod: Pod, request: Request, projects: ProjectIndex, origin: Origin, nri_plugin: str = ""
 ) -> Decision:
-    """What becomes of the pod that `request` is about; `nri_plugin` as for `change.operations`."""
+    """The decision about the pod of `request`; `nri_plugin` as for `change.operations`."""
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
         return with_warnings(case, misspelt(pod.metadata))
     warnings = [*_warnings(case), *_warnings_without_owner(case)]
     try:
-        # Fields that we don't read but change hold whatever was sent.
+        # Fields that we change without reading them may hold anything.
         ops = operations(case, request.object, nri_plugin)
     except (*_NOT_A_POD, LookupError, AttributeError, TypeError) as error:
         return malformed(f"object is not a Pod: {error}")
@@ -132,9 +131,9 @@ def judge(
 
 
 def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
-    """What the author of a template has to know of the pods that are created from it.
+    """Warnings for the author of a template about the pods that are created from it.
 
-    `pod` is one of them, with its namespace and the name of what creates it.
+    `pod` is one of them, with its namespace and the name of its creator.
     """
     case = _judge(pod, Request(uid="", operation="CREATE"), projects, NO_OWNER)
     if isinstance(case, PodCase):
@@ -145,16 +144,16 @@ def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
 
 
 def with_warnings(decision: Decision, warnings: Sequence[str]) -> Decision:
-    """The decision with more warnings; a refusal says enough."""
+    """The decision with more warnings; a refusal gets none."""
     if not warnings or not decision.is_allowed:
         return decision
     return msgspec.structs.replace(decision, warnings=(*decision.warnings, *warnings))
 
 
 def _hide_cards_from_guests(request: Request) -> Decision:
-    """What becomes of ephemeral containers that are added to a pod: they are shown no card.
+    """The decision about ephemeral containers that are added to a pod: they are shown no card.
 
-    Containers that were there before can't be changed any more.
+    Earlier containers are immutable.
     """
     try:
         patch = PatchBuilder(request.object)
@@ -170,7 +169,7 @@ def _hide_cards_from_guests(request: Request) -> Decision:
 
 
 def _is_concerned(pod: Pod) -> bool:
-    """Whether the pod says anything that we read."""
+    """Whether the pod has anything that we read."""
     if asks_for_gpu(pod) or pod.spec.scheduler_name == names.SCHEDULER_NAME:
         return True
     labels = pod.metadata.labels or {}
@@ -183,7 +182,7 @@ def _is_concerned(pod: Pod) -> bool:
 def _judge(
     pod: Pod, request: Request, projects: ProjectIndex, origin: Origin
 ) -> PodCase | Decision:
-    """The pod as a case to act on, or the decision that ends the matter."""
+    """The pod as a case to act on, or a final decision."""
     project = _project_of(pod, projects)
     if isinstance(project, Refused):
         return refused(project)
@@ -228,8 +227,8 @@ def _judge(
 
 
 def _leave_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> None:
-    """Makes `pod` name no class where it has the cluster's default one, which the API server writes
-    into every pod without a class. A project that lists the class keeps it."""
+    """Clears the pod's class if it is the cluster's default one, which the API server writes into
+    every pod without a class. A project that lists the class keeps it."""
     name = pod.spec.priority_class_name
     known = catalog.classes.get(name)
     if known and known.global_default and name not in project.spec.allowed_priority_classes:
@@ -255,10 +254,10 @@ def _objection(case: PodCase) -> Refused | None:
 
 
 def _no_daemon_set(case: PodCase) -> Refused | None:
-    """Why the pod of a DaemonSet may have no MIG instance and no claim, or None where it has none.
+    """Why a DaemonSet's pod may not use a MIG instance or a claim, or None if it uses neither.
 
-    It has no gate, and with a MIG instance no milli-GPU, so the controller would not decide on it;
-    the extender does not know which nodes give cards by claims.
+    Such a pod has no gate, and with a MIG instance no milli-GPU, so the controller would not decide
+    on it; the extender does not know which nodes deliver cards by claims.
     """
     is_claim = case.delivery in BY_CLAIMS
     if not case.is_of_daemon_set or not (is_claim or case.demand.counted_milli):
@@ -275,8 +274,8 @@ def _no_daemon_set(case: PodCase) -> Refused | None:
 def _project_of(pod: Pod, projects: ProjectIndex) -> GpuProject | Refused | None:
     """The pod's project by its labels and namespace.
 
-    In a namespace without a project only our own label is taken as a claim: other schedulers'
-    labels may be meant for the other scheduler.
+    In a namespace without a project only our own label counts: other labels may be meant for
+    another scheduler.
     """
     namespace = pod.metadata.namespace
     try:
@@ -293,7 +292,7 @@ def _project_of(pod: Pod, projects: ProjectIndex) -> GpuProject | Refused | None
 
 
 def _without_project(pod: Pod) -> Decision:
-    """Decide about a pod in a namespace without a project."""
+    """The decision about a pod in a namespace without a project."""
     cure = (
         f"namespace {pod.metadata.namespace} belongs to no project; an administrator can list it"
         " in spec.namespaces of a GpuProject"
@@ -324,12 +323,12 @@ def _no_gate(pod: Pod, why: str) -> Refused:
 
 
 def _warnings(case: PodCase) -> list[str]:
-    """What is legal but will not do what its author may expect."""
+    """Warnings about legal fields that may not have the effect that their author expects."""
     return [*limits.warnings(case), *misspelt(case.pod.metadata)]
 
 
 def _warnings_without_owner(case: PodCase) -> Iterator[str]:
-    """What only an owner could say: a group and its size, and that the pod is a replica."""
+    """Warnings about a missing group, group size or owner."""
     if case.states_minimum and not case.group:
         notes = case.pod.metadata.annotations or {}
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER

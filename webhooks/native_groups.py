@@ -1,11 +1,10 @@
-"""Groups of Kubernetes' own: `spec.schedulingGroup` and the PodGroup of scheduling.k8s.io.
+"""Kubernetes' own groups: `spec.schedulingGroup` and the PodGroup of scheduling.k8s.io.
 
-A GPU pod of a project that names such a group is given Ballast's words for it and loses
-`spec.schedulingGroup`. kube-scheduler then never holds a gang that Ballast has placed already: one
-scheduler decides about a gang, whichever feature gates are on.
+A GPU pod of a project that names such a group gets the equivalent labels and annotations of Ballast
+and loses `spec.schedulingGroup`. So kube-scheduler never holds back a gang that Ballast has placed:
+one scheduler decides about a gang, whichever feature gates are on.
 
-Here is what a PodGroup says and what follows for its pods. The pod is changed in memory only;
-`webhooks.change` writes the operations.
+The pod is changed in memory only; `webhooks.change` writes the operations.
 """
 
 from typing import Final
@@ -24,9 +23,10 @@ from webhooks.owners.trace import Asked, Read
 from webhooks.projects import ProjectIndex
 from webhooks.vocabulary import asks_for_gpu
 
-#: Where a PodGroup is looked for, in this order: 1.37 has the first two, 1.36 the last.
+#: API versions in which a PodGroup is looked up, in this order: 1.37 has the first two, 1.36 the
+#: last.
 VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
-#: Disruption modes that stop all pods at once; 1.36 writes the mode as a word, 1.37 as a member.
+#: Disruption modes that stop all pods at once; a string in 1.36, a member of an object in 1.37.
 _ALL: Final = ("PodGroup", "all")
 
 
@@ -37,7 +37,7 @@ class GangPolicy(Struct, rename="camel"):
 
 
 class SchedulingPolicy(Struct, rename="camel"):
-    """`gang`, or None where the pods start one by one."""
+    """`gang`, or None if the pods start one by one."""
 
     gang: GangPolicy | None = None
 
@@ -49,13 +49,13 @@ class TopologyKey(Struct):
 
 
 class SchedulingConstraints(Struct):
-    """How near the pods must be; the API accepts at most one key."""
+    """Topology constraints on the pods; the API accepts at most one key."""
 
     topology: list[TopologyKey] | None = None
 
 
 class NativeGroupSpec(Struct, rename="camel", kw_only=True):
-    """The fields that are read; the others are in docs/native-groups.md."""
+    """The fields that are read; docs/native-groups.md lists the others."""
 
     scheduling_policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
@@ -65,7 +65,7 @@ class NativeGroupSpec(Struct, rename="camel", kw_only=True):
 
     @property
     def stops_as_one(self) -> bool:
-        """Whether its pods may only be disrupted all together."""
+        """Whether its pods may only be disrupted together."""
         return any(word in (self.disruption_mode or ()) for word in _ALL)
 
 
@@ -75,21 +75,21 @@ class NativeGroup(Owner, kw_only=True):
     spec: NativeGroupSpec = field(default_factory=NativeGroupSpec)
 
 
-#: Read by name; it owns no pods, so it is no entry of `webhooks.owners.table`.
+#: Read by name; it owns no pods, so it is not in `webhooks.owners.table`.
 POD_GROUP: Final = OwnerKind(
     "scheduling.k8s.io", "PodGroup", None, VERSIONS[0], "podgroups", NativeGroup
 )
 
 
 def names_native_group(pod: Pod, projects: ProjectIndex) -> bool:
-    """Whether `pod` is one of ours and names a group of Kubernetes' own."""
+    """Whether `pod` is a GPU pod of a project and names a group of Kubernetes' own."""
     if pod.spec.scheduling_group is None and pod.spec.workload_ref is None:
         return False
     return asks_for_gpu(pod) and projects.project_of(pod.metadata.namespace) is not None
 
 
 async def read_group(pod: Pod, read: Read) -> NativeGroup | None:
-    """The PodGroup that the pod names, or None where no version of the API has it."""
+    """The PodGroup that the pod names, or None if no API version has it."""
     named = pod.spec.scheduling_group
     if named is None or not named.pod_group_name:
         return None
@@ -102,10 +102,10 @@ async def read_group(pod: Pod, read: Read) -> NativeGroup | None:
 
 
 def join(pod: Pod, group: NativeGroup | None) -> Refused | tuple[str, ...]:
-    """Makes `pod` say in our words what its PodGroup says; the sentences to warn its author with.
+    """Translates the pod's PodGroup into our labels and annotations, in `pod`; returns warnings.
 
-    Refused, and the pod left as it is, where the group cannot be read or asks for what Ballast does
-    not have, or where the pod says something else in words of ours.
+    Refused, with `pod` unchanged, if the group cannot be read or needs what Ballast does not
+    support, or if labels or annotations of the pod contradict it.
     """
     try:
         if group is None:
@@ -128,7 +128,7 @@ def join(pod: Pod, group: NativeGroup | None) -> Refused | tuple[str, ...]:
 
 
 def _check_class(stated: str, group: NativeGroup) -> None:
-    """Raises UnitError where the group names a priority class that the pod does not name."""
+    """Raises UnitError if the group names another priority class than the pod."""
     named = group.spec.priority_class_name
     if named not in ("", stated):
         raise UnitError(
@@ -138,7 +138,7 @@ def _check_class(stated: str, group: NativeGroup) -> None:
 
 
 def _adopt(meta: ObjectMeta, group: NativeGroup) -> None:
-    """Writes the group's words into `meta`; raises UnitError where it says something else."""
+    """Writes the group's properties into `meta`; raises UnitError if `meta` contradicts them."""
     spec = group.spec
     name = group_name(group.metadata.name)
     _agree(names.LABEL_POD_GROUP, agreed(meta.labels, GROUP_LABELS), name)
@@ -165,7 +165,7 @@ def _agree(key: str, stated: str, native: str) -> None:
 
 
 def _unread(pod: Pod) -> str:
-    """Why there is no group to read, and what to do."""
+    """Why there is no group to read, and how to fix it."""
     named = pod.spec.scheduling_group
     ours = f"label {names.LABEL_POD_GROUP} and annotation {names.ANNOTATION_MIN_MEMBER}"
     if named is None:

@@ -1,9 +1,9 @@
-"""JSON Patch (RFC 6902), written by making the change on the document and comparing.
+"""JSON Patch (RFC 6902): change a copy of the document, and compare it with the original.
 
-There is one operation for each member of `metadata` and `spec` that changed, and its value is all
-that the member is now: the API server decodes and writes every level above a path again, so a deep
-path costs it more than a long value. For the same reason no operation can miss its parent; a patch
-that fails as a whole would, under `failurePolicy: Ignore`, let the object through unchanged.
+There is one operation for each changed member of `metadata` and `spec`, with the whole new value:
+the API server decodes and encodes every level above a path again, so a deep path costs more than a
+long value. At this depth the parent always exists. A patch that fails as a whole would, under
+`failurePolicy: Ignore`, let the object through unchanged.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ DEPTH: Final = 2
 
 
 class PatchBuilder:
-    """Brings a document, given as JSON, to the state asked for, and tells what makes it so.
+    """Edits a JSON document and computes the operations that lead to the edited state.
 
-    What already is as asked costs no operation, so building twice in a row gives an empty patch.
+    A change that is already in place needs no operation, so building twice gives an empty patch.
     """
 
     def __init__(self, text: bytes | msgspec.Raw) -> None:
@@ -30,15 +30,15 @@ class PatchBuilder:
 
     @property
     def ops(self) -> list[Operation]:
-        """The operations that make the document that came into what it is now."""
+        """The operations that turn the original document into the current one."""
         return list(_difference("", self._before, self.document, DEPTH))
 
     def set(self, path: tuple[Key, ...], value: Any) -> None:
-        """Makes the member at `path` equal `value`; missing or null parents become objects."""
+        """Sets the member at `path`; missing or null parents become objects."""
         self._made_parent(path)[path[-1]] = value
 
     def append(self, path: tuple[Key, ...], value: Any) -> None:
-        """Makes the list at `path` hold `value`; a missing or null list becomes one."""
+        """Adds `value` to the list at `path` unless it is there; creates a missing or null list."""
         parent, key = self._made_parent(path), path[-1]
         if parent.get(key) is None:
             parent[key] = [value]
@@ -46,7 +46,7 @@ class PatchBuilder:
             parent[key].append(value)
 
     def remove(self, path: tuple[Key, ...]) -> None:
-        """Takes the member at `path` away where it is there."""
+        """Removes the member at `path` if it exists."""
         found: Any = self.document
         for key in path[:-1]:
             found = found.get(key) if isinstance(found, dict) else found[key]
@@ -55,7 +55,7 @@ class PatchBuilder:
         found.pop(path[-1], None)
 
     def _made_parent(self, path: tuple[Key, ...]) -> Any:
-        """What holds the last key of `path`."""
+        """The object or list that contains the last key of `path`, created if it is missing."""
         found: Any = self.document
         for key in path[:-1]:
             below = found.get(key) if isinstance(found, dict) else found[key]
@@ -73,9 +73,9 @@ def _difference(
         was = before.get(key)
         if depth > 1 and isinstance(value, dict) and isinstance(was, dict):
             yield from _difference(_below(at, key), was, value, depth - 1)
-        # For == alone 1 is True.
+        # 1 == True, so the types are compared too.
         elif key not in before or value != was or type(value) is not type(was):
-            # Of a member that is there already it is a replacement (RFC 6902, 4.1).
+            # "add" replaces an existing member (RFC 6902, 4.1).
             yield {"op": "add", "path": _below(at, key), "value": value}
     for key in before.keys() - after.keys():
         yield {"op": "remove", "path": _below(at, key)}

@@ -1,4 +1,4 @@
-"""Which project a namespace belongs to, from a watch of the Projects. No look-up ever waits."""
+"""Which project a namespace belongs to, from a watch of the Projects. Look-ups never block."""
 
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuProject
@@ -7,9 +7,9 @@ from webhooks.catalog import Catalog
 
 
 class ProjectIndex:
-    """The Projects as last seen, by the namespaces they list. `deliver` is its only door.
+    """The Projects as last seen, by the namespaces they list. Only `deliver` changes it.
 
-    `catalog` has them and what they name, by name, from the same events.
+    `catalog` holds the objects of the same events by name.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class ProjectIndex:
         self._of_namespace: dict[str, dict[str, GpuProject]] = {}
 
     def deliver(self, event: Event) -> None:
-        """Takes what the reflectors tell."""
+        """Applies an event of a reflector."""
         self.catalog.deliver(event)
         match event:
             case Upserted(GpuProject() as project):
@@ -36,11 +36,10 @@ class ProjectIndex:
                 pass
 
     def project_of(self, namespace: str, asked: str = "") -> GpuProject | Refused | None:
-        """The project of a pod in `namespace` with a label that asks for `asked`, or for none.
+        """The project of a pod in `namespace` whose label names `asked`, or that has no such label.
 
-        None: no project lists the namespace and none was asked for. A namespace belongs to the
-        oldest project that lists it. A refusal is the same whether the project asked for does not
-        exist or belongs to others, so it tells nothing of them.
+        None: no project lists the namespace and the label is absent. A namespace belongs to the
+        oldest project that lists it. The refusal does not reveal whether another project exists.
         """
         listed = self._of_namespace.get(namespace, {})
         owner = min(listed.values(), key=_age, default=None)
@@ -62,6 +61,6 @@ class ProjectIndex:
 
 
 def _age(project: GpuProject) -> tuple[float, str]:
-    """The order of projects that list one namespace: the first owns it."""
+    """The sort key of projects that list one namespace: the first one owns it."""
     made = project.metadata.creation_timestamp
     return made.timestamp() if made else 0.0, project.metadata.name

@@ -1,8 +1,8 @@
-"""An AdmissionReview, and the whole language of answers to it.
+"""AdmissionReviews, and the five constructors of every decision.
 
-Every decision is made by one of five constructors: `allowed`, `warned`, `patched`, `refused`,
-`malformed`. What cannot be read is answered too: an unanswered review counts as a failed webhook,
-which under `failurePolicy: Ignore` would let the object through.
+The constructors are `allowed`, `warned`, `patched`, `refused` and `malformed`. An unreadable review
+is answered too: a review without an answer counts as a failed webhook, which under `failurePolicy:
+Ignore` would let the object through.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from extender.api.reasons import Reason, Refused
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-#: Kubernetes' own words for the codes we answer with; clients tell errors apart by them.
+#: The StatusReason of each code that we answer with; clients tell errors apart by it.
 STATUS_REASONS: Final = {400: "BadRequest", 403: "Forbidden", 422: "Invalid"}
-#: Kubernetes drops longer warnings, and cuts the answer's total at 4096.
+#: Kubernetes drops longer warnings, and cuts all of them together at 4096 characters.
 MAX_WARNING: Final = 1024
 
 
@@ -41,7 +41,7 @@ class UserInfo(Struct):
 
 
 class Request(Struct, rename="camel", kw_only=True):
-    """What is asked. `object` is left undecoded: only the rules that need it pay for it."""
+    """The request of a review. `object` stays undecoded until a rule needs it."""
 
     uid: str
     kind: GroupVersionKind = field(default_factory=GroupVersionKind)
@@ -61,7 +61,7 @@ class _Review(Struct, rename="camel", kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """The answer before it is put on the wire. Not allowed without a message never happens."""
+    """The answer before it is encoded. A decision that is not allowed always has a message."""
 
     is_allowed: bool
     ops: tuple[dict[str, Any], ...] = ()
@@ -72,7 +72,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """How metrics count the decision: allowed, warned, patched, or refused."""
+        """The decision as metrics count it: allowed, warned, patched, or refused."""
         if not self.is_allowed:
             return "refused"
         if self.ops:
@@ -89,12 +89,12 @@ def allowed() -> Decision:
 
 
 def warned(*warnings: str) -> Decision:
-    """The object is stored as it is, and its author reads why that may not be what was meant."""
+    """The object is stored as it is, and its author reads the warnings."""
     return Decision(is_allowed=True, warnings=warnings)
 
 
 def patched(ops: Sequence[dict[str, Any]], *warnings: str) -> Decision:
-    """The object is stored with these JSON Patch operations applied; none of them: as it is."""
+    """The object is stored with these JSON Patch operations applied, if any."""
     return Decision(is_allowed=True, ops=tuple(ops), warnings=warnings)
 
 
@@ -106,7 +106,7 @@ def refused(why: Refused) -> Decision:
 
 
 def malformed(message: str) -> Decision:
-    """The object is not stored, because it is no object of the kind that the review names."""
+    """The object is not stored, because it does not decode as the kind that the review names."""
     reason = Reason.INVALID_REQUEST
     code = HTTPStatus.BAD_REQUEST
     return Decision(is_allowed=False, code=code, reason=reason, message=f"{reason}: {message}")

@@ -1,14 +1,14 @@
-"""When a serving certificate is renewed, and in which steps, so that no call ever meets a leaf that
-its caller doesn't trust yet. Pure: a chain and the time in, the next chain out.
+"""When a serving certificate is renewed, and in which steps, so that every caller trusts the served
+leaf at any time. Pure: a chain and the time in, the next chain out.
 
 1. At two thirds of a leaf's life the next CA and leaf are made. Callers are given both CAs.
 2. Once callers have had the new CA for a while, the new leaf is served. Its CA stays beside the old
    one, since replicas change their leaf one after the other.
-3. An hour later the old CA is trusted no more.
+3. An hour later the old CA is no longer trusted.
 
-The chain lives in one Secret that replicas write with its resourceVersion: the second replica to
-write reads what the first one made. If the Secret is deleted, the same steps are taken from the
-leaf that is being served.
+The chain is stored in one Secret, which replicas write with its resourceVersion: the second replica
+to write then reads the first one's chain. If the Secret is deleted, the same steps start from the
+served leaf.
 """
 
 import base64
@@ -22,17 +22,17 @@ from webhooks.certs import CA_FILE, CERTIFICATE_FILE, KEY_FILE, Bundle
 
 _CURRENT_CA: Final = "current-ca.crt"
 _PREVIOUS_CA: Final = "previous-ca.crt"
-#: How long the CA of the leaf before is trusted; every replica has changed its leaf by then.
+#: How long the previous leaf's CA is trusted; every replica has changed its leaf by then.
 _PREVIOUS_KEPT: Final = timedelta(hours=1)
 _NEXT: Final = ("next-ca.crt", "next-tls.crt", "next-tls.key")
 
 
 @dataclass(slots=True, frozen=True)
 class Schedule:
-    """How long a leaf lives, and how long callers have a new CA before a leaf of it is served.
+    """How long a leaf lives, and how long callers have its CA before it is served.
 
-    The API server learns of a changed configuration within a second or so; a minute covers one
-    that is slow, and a replica that looks only now and then.
+    The API server learns of a changed configuration within about a second; the default allows for a
+    slow one, and for replicas that check only periodically.
     """
 
     lifetime: timedelta = timedelta(days=90)
@@ -41,7 +41,7 @@ class Schedule:
 
 @dataclass(slots=True, frozen=True)
 class Chain:
-    """The leaf that is served with its CA, the CA before it, and the leaf that comes next."""
+    """The leaf that is served with its CA, the previous CA, and the next leaf."""
 
     current: Bundle
     previous_ca: bytes = b""
@@ -55,7 +55,7 @@ class Chain:
 
 
 def begin(served: Bundle | None, now: datetime, schedule: Schedule) -> Chain:
-    """The chain where none is stored; `served` is the leaf that replicas serve all the same."""
+    """The first chain if none is stored; `served` is the leaf that replicas serve already."""
     made = certs.make(now=now, lifetime=schedule.lifetime)
     if served is None or not served.is_valid(now):
         return Chain(made)
@@ -63,13 +63,13 @@ def begin(served: Bundle | None, now: datetime, schedule: Schedule) -> Chain:
 
 
 def advance(chain: Chain, now: datetime, schedule: Schedule, *, is_published: bool) -> Chain:
-    """The chain as it has to be at the wall-clock time `now`; the same one while nothing is due.
+    """The chain that is due at the wall-clock time `now`; `chain` itself while nothing is due.
 
     `is_published` says whether callers have been given the CAs of `chain`.
     """
     following = chain.next
     if not chain.current.is_valid(now):
-        # Too late for steps: the clock jumped, or no replica ran for long.
+        # Too late for the steps: the clock jumped, or no replica ran for long.
         usable = following if following and following.is_valid(now) else None
         return Chain(usable or certs.make(now=now, lifetime=schedule.lifetime))
     if following is None:
@@ -100,9 +100,9 @@ def to_data(chain: Chain) -> dict[str, str]:
 
 
 def from_data(data: Mapping[str, str]) -> Chain | None:
-    """The chain in the data of a Secret; None where it holds no whole one.
+    """The chain in the data of a Secret; None if it is incomplete.
 
-    A Secret from another program has its CA in `ca.crt` alone.
+    A Secret from another program has its CA in `ca.crt` only.
     """
     read = _reader(data)
     try:

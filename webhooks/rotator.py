@@ -1,8 +1,8 @@
-"""The serving certificate kept fresh: in the Secret, in the webhook configurations, and in memory.
+"""Keeps the serving certificate current in the Secret, the webhook configurations, and memory.
 
-Every replica does the same and none leads: what has to be done follows from the Secret, which is
-written with its resourceVersion, and all writes are idempotent. While the API server is away
-nothing changes, and the leaf in memory goes on being served.
+All replicas do the same, without a leader: the Secret determines each step, it is replaced with its
+resourceVersion, and all writes are idempotent. While the API server is unavailable nothing changes,
+and the leaf in memory continues to be served.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from webhooks import certs, rotation
 from webhooks.certs import Bundle
 from webhooks.rotation import Chain, Schedule
 
-#: Turns that may follow at once when another replica was faster.
+#: How often a turn is retried at once after another replica wrote first.
 _MAX_TURNS: Final = 5
 
 log = structlog.get_logger("webhooks")
@@ -40,7 +40,7 @@ class Secret(Struct, kw_only=True):
 
 
 class ClientConfig(Struct, rename={"ca_bundle": "caBundle"}, kw_only=True):
-    """How a webhook is called; only the CAs that its callers trust are read."""
+    """How a webhook is called; only the CAs that its callers trust are decoded."""
 
     ca_bundle: str = ""
 
@@ -52,19 +52,19 @@ class Webhook(Struct, rename={"client_config": "clientConfig"}, kw_only=True):
 
 
 class MutatingWebhookConfiguration(Struct, kw_only=True):
-    """The projection of a configuration of our webhooks."""
+    """The projection of a MutatingWebhookConfiguration."""
 
     metadata: ObjectMeta
     webhooks: list[Webhook] = []
 
 
 class ValidatingWebhookConfiguration(MutatingWebhookConfiguration, kw_only=True):
-    """The same of the other kind."""
+    """The projection of a ValidatingWebhookConfiguration."""
 
 
 SECRETS: Final = Resource(Secret, "/api/v1", "secrets")
 _REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
-#: Both kinds of configuration, of the same name.
+#: The two webhook configurations, which share one name.
 CONFIGURATIONS: Final[tuple[Resource[Any], ...]] = (
     Resource(
         MutatingWebhookConfiguration,
@@ -85,9 +85,9 @@ Served = Callable[[Bundle], None]
 
 @dataclass(slots=True)
 class Rotator:
-    """Keeps the chain of `secret`; `served` is called with each leaf that is to be served.
+    """Keeps the chain in `secret` current, and calls `served` with each leaf to serve.
 
-    `configuration` is the name of the configurations that must trust it.
+    `configuration` is the name of the webhook configurations that must trust the chain.
     """
 
     client: Client
@@ -101,7 +101,7 @@ class Rotator:
     _current: Bundle | None = None
 
     async def run(self) -> None:
-        """Look at the chain again and again; ends only by cancellation."""
+        """Check the chain periodically; ends only by cancellation."""
         while True:
             await asyncio.sleep(self.check_every_s * random.uniform(0.8, 1.2))  # noqa: S311
             try:
@@ -110,7 +110,8 @@ class Rotator:
                 log.warning("certificate not checked", error=str(error))
 
     async def turn(self) -> None:
-        """Bring Secret, configuration and leaf to where they have to be now; KubeError if not."""
+        """Bring the Secret, the configurations, and the served leaf up to date; may raise
+        KubeError."""
         for _ in range(_MAX_TURNS):
             try:
                 chain = await self._advance()
@@ -124,7 +125,7 @@ class Rotator:
         raise Conflict(f"secret {self.namespace}/{self.secret} kept changing")
 
     async def _advance(self) -> Chain:
-        """The chain after this turn: stored, and then published."""
+        """Store and publish the chain that is due now, and return it."""
         try:
             found = await self.client.get(SECRETS, self.secret, self.namespace)
         except NotFound:
@@ -154,7 +155,7 @@ class Rotator:
         await self.client.replace(SECRETS, body, self.secret, self.namespace)
 
     async def _publish(self, chain: Chain) -> bool:
-        """Give callers the chain's CAs; whether all had them already."""
+        """Write the chain's CAs into both configurations; return whether they already held them."""
         had = [await self._publish_in(kind, chain) for kind in CONFIGURATIONS]
         return all(had)
 
@@ -162,7 +163,7 @@ class Rotator:
         try:
             found = await self.client.get(kind, self.configuration)
         except NotFound:
-            # No caller uses it; one that is installed later gets the CA at the next turn.
+            # A configuration that is installed later gets the CAs at the next turn.
             return kind is not CONFIGURATIONS[0]
         wanted = base64.b64encode(chain.trusted).decode("ascii")
         stale = [
@@ -191,13 +192,13 @@ class Folder:
     _current: Bundle | None = None
 
     async def run(self) -> None:
-        """Look at the files again and again; ends only by cancellation."""
+        """Check the files periodically; ends only by cancellation."""
         while True:
             await asyncio.sleep(self.check_every_s)
             self.turn()
 
     def turn(self) -> None:
-        """Serve what is in the folder; half a renewal is passed over until it is whole."""
+        """Serve the leaf in the folder; a half-written renewal is skipped until it is complete."""
         found = certs.load(self.path)
         if found is None or found == self._current or not found.is_whole():
             return

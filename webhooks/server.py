@@ -1,9 +1,9 @@
 """The HTTPS server that the API server calls: POST /mutate for pods and Jobs, POST /validate for
-our own kinds, and health and metrics for kubelet.
+our own kinds; and health and metrics.
 
 A review is answered from memory, except for pods whose gang only their owner knows: the owner is
-read within the webhook's timeout (`webhooks.owners.reader`). `webhooks.body` bounds what a body
-costs, and `webhooks.connection_limits` what comes before it. A body is never decompressed.
+read within the webhook's timeout (`webhooks.owners.reader`). `webhooks.body` bounds the cost of a
+body, and `webhooks.connection_limits` that of connections. A body is never decompressed.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ from webhooks.owners.trace import Read, trace, until
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, ReviewError, allowed, answer, read, refused
 
-#: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer is of no use.
+#: The API server gives up after 3 s (`timeoutSeconds`), so a slower body is useless.
 BODY_DEADLINE_S: Final = 3.0
-#: Reads for one review, of its pod's group and owners, end this long after the request came.
+#: Reads of the pod's group and owners end this long after the request came.
 READS_WITHIN_S: Final = 2.0
-#: What is left of a refused body is read for so long before the connection is closed.
+#: How long the rest of a refused body is read before the connection is closed.
 LINGER_S: Final = 1.0
 #: Go's transport keeps idle connections for 90 s; ours must not close them first.
 KEEP_ALIVE_S: Final = 120.0
@@ -58,8 +58,8 @@ log = structlog.get_logger("webhooks")
 class Server:
     """Answers reviews. `bundle` is the certificate in use, `now` the wall clock that judges it.
 
-    `read_owner` reads the owner of a pod; without it pods stand for themselves. `nri_plugin` is
-    what the node agent is called by container runtimes, where there is one.
+    `read_owner` reads the owner of a pod; without it owners are ignored. `nri_plugin` is the node
+    agent's name as a plugin of container runtimes, if it is one.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Server:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        # A body that says it is compressed is refused, not expanded.
+        # A compressed body is refused, not expanded.
         return web.AppRunner(
             app,
             keepalive_timeout=KEEP_ALIVE_S,
@@ -157,14 +157,14 @@ class Server:
     async def _decide_on(
         self, body: bytes | Oversized, decide: Callable[[Request], Awaitable[Decision]]
     ) -> tuple[Request, Decision]:
-        """What is asked and what is decided; raises ReviewError."""
+        """The request and the decision about it; raises ReviewError."""
         if isinstance(body, Oversized):
             return body.request, self._without_body(body)
         request = read(body)
         return request, await decide(request)
 
     def _without_body(self, body: Oversized) -> Decision:
-        """What becomes of an object that was not looked at: refused where it could be ours."""
+        """The decision about an object that was not decoded: refused if it could be ours."""
         request = body.request
         kind = request.kind
         is_ours = kind.group == GROUP
@@ -180,7 +180,7 @@ class Server:
         return refused(Refused(Reason.INVALID_REQUEST, text))
 
     def _tell(self, request: Request, decision: Decision, took_s: float) -> None:
-        """Counts the decision, and logs a refusal."""
+        """Count the decision, and log a refusal."""
         self._reviews.labels(decision.word).inc()
         self._duration.observe(took_s)
         if not decision.is_allowed:
@@ -237,7 +237,7 @@ def _plain(status: int, text: str) -> web.Response:
 
 
 def _unread(status: int, text: str) -> web.Response:
-    """An answer to a body whose rest is not read: the connection carries no other request."""
+    """An answer to a body that is not read to its end: the connection is closed afterwards."""
     response = _plain(status, text)
     response.force_close()
     return response

@@ -1,8 +1,8 @@
-"""Labels and annotations that nothing reads, where one that Ballast reads was probably meant.
+"""Warns about labels and annotations that nothing reads, and that were probably meant for Ballast.
 
-A key under `ballast.dev/` can be meant for Ballast only, so each one that is not read is told. Of
-other keys those are told that differ from a word of Run:ai's and KAI's in a letter or two. A
-warning and not a refusal: such a key may be a word of a newer version, or of another program.
+Every unread key under `ballast.dev/` draws a warning. Of other keys, those that differ in a letter
+or two from a key of Run:ai or KAI do. It is a warning and not a refusal, because such a key may
+belong to a newer version or to another program.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,31 +17,31 @@ _PREFIX: Final = f"{names.GROUP}/"
 
 
 def _words(kind: str) -> frozenset[str]:
-    """The keys that `extender.api.names` has of this kind."""
+    """The keys of this kind in `extender.api.names`."""
     found = (value for name, value in vars(names).items() if name.startswith(kind))
     return frozenset(each for each in found if each.startswith(_PREFIX))
 
 
 LABELS: Final = _words("LABEL_")
 NOTES: Final = _words("ANNOTATION_")
-#: Words without our prefix; all are annotations. The last two are read, and have no effect.
+#: Annotations without our prefix. The last two are read, and have no effect.
 BARE: Final = frozenset(
     (*GPU_ANNOTATIONS, COMPUTE_REQUEST, COMPUTE_LIMIT, "gpu-fraction-limit", "gpu-memory-limit")
 )
-#: How alike two words are (`difflib`): two letters exchanged or left out of a short word.
+#: Minimum similarity (`difflib`): two letters swapped or left out of a short word.
 ALIKE: Final = 0.86
-#: Keys of one pod that are looked at, and warnings that it gets.
+#: Limits on the keys of one pod that are checked, and on its warnings.
 MAX_KEYS: Final = 64
 MAX_WARNINGS: Final = 4
 
 
 def is_suspect(key: str) -> bool:
-    """Whether the key is looked at here; the webhook's matchConditions send pods that have one."""
+    """Whether the key is checked here; the webhook's matchConditions send pods that have one."""
     return key.startswith((_PREFIX, "gpu"))
 
 
 def misspelt(meta: ObjectMeta) -> list[str]:
-    """A warning for each key that is probably meant for Ballast and not read by it."""
+    """A warning for each unread key that was probably meant for Ballast."""
     found = [
         *_of(meta.annotations, "annotation", NOTES | BARE, LABELS),
         *_of(meta.labels, "label", LABELS, NOTES | BARE),
@@ -50,8 +50,8 @@ def misspelt(meta: ObjectMeta) -> list[str]:
 
 
 def misplaced(meta: ObjectMeta, of_pods: ObjectMeta, kind: str) -> Iterator[str]:
-    """A warning for each word that an object of this kind has, and the template of its pods does
-    not: Ballast reads it on pods only."""
+    """A warning for each key on an object of this kind that its pod template lacks: Ballast reads
+    these keys on pods only."""
     for what, written, there, read in (
         ("annotation", meta.annotations, of_pods.annotations, NOTES | BARE),
         ("label", meta.labels, of_pods.labels, LABELS),
@@ -81,9 +81,9 @@ def _of(
 
 
 def _nearest(key: str, words: Iterable[str]) -> str:
-    """The word that the key was probably meant to be, or nothing."""
+    """The known key that was probably meant, or the empty string."""
     if key.startswith(_PREFIX):
-        # Of two names for one thing the one with the prefix comes last, and stays.
+        # Of two keys that differ only in the prefix, the prefixed one comes last, and stays.
         ordered = sorted(words, key=lambda word: word.startswith(_PREFIX))
         bare = {word.removeprefix(_PREFIX): word for word in ordered}
         key, cutoff = key.removeprefix(_PREFIX), 0.75

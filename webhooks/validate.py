@@ -1,7 +1,7 @@
-"""What no pod may ask for: rules that read the pod and its project and answer yes or a sentence.
+"""Rules that a pod must obey: each reads the pod and its project, and returns None or a refusal.
 
-Here are the rules that need more than the API server's own policy language can say: numbers, names
-that must agree, and what a project allows. Every sentence says what is accepted.
+The policy language of the API server cannot express these rules: numbers, names that must agree,
+and what a project allows. Every refusal says what is accepted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from extender.api.workload import (
 )
 from webhooks.catalog import PriorityClass
 
-#: Written by our programs only: a pod that brings one claims a decision that was never made.
+#: Written by our programs only: a new pod that has one claims a decision that was never made.
 RESERVED_ANNOTATIONS: Final = (
     names.ANNOTATION_PLAN,
     names.ANNOTATION_CARDS,
@@ -46,16 +46,15 @@ RESERVED_ANNOTATIONS: Final = (
 )
 PREEMPTIBILITIES: Final = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE)
 MAX_NODE_POOLS: Final = 16
-#: Classes with this prefix outrank everything, the cluster's own pods included.
 
 
-#: Schedulers that a pod has without having asked for one: the stock one, and the one that GKE's
-#: autoscaling profile optimize-utilization writes into pods.
+#: Scheduler names that a pod has by default: the stock one, and the one that GKE's autoscaling
+#: profile optimize-utilization writes into pods.
 USUAL_SCHEDULERS: Final = ("", "default-scheduler", "gke.io/optimize-utilization-scheduler")
 
 
 def check_reserved(pod: Pod) -> Refused | None:
-    """Why the pod claims what only our programs may write, or None."""
+    """Why the pod may not have one of its annotations, or None."""
     for key in RESERVED_ANNOTATIONS:
         if key in (pod.metadata.annotations or {}):
             return _invalid(pod, f"annotation {key} is written by Ballast only; remove it")
@@ -63,7 +62,7 @@ def check_reserved(pod: Pod) -> Refused | None:
 
 
 def check_words(pod: Pod) -> Refused | None:
-    """Why a label or annotation of ours is not understood, or None."""
+    """Why a label or annotation of Ballast is invalid, or None."""
     meta = pod.metadata
     try:
         kind = meta.label(names.LABEL_WORKLOAD_KIND)
@@ -91,7 +90,7 @@ def check_words(pod: Pod) -> Refused | None:
 
 
 def check_scheduler(pod: Pod, project: GpuProject) -> Refused | None:
-    """Why a GPU pod of a project may not name its scheduler, or None."""
+    """Why a GPU pod of a project may not name this scheduler, or None."""
     named = pod.spec.scheduler_name
     if named in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
         return None
@@ -105,10 +104,10 @@ def check_scheduler(pod: Pod, project: GpuProject) -> Refused | None:
 
 
 def check_request(pod: Pod, demand: Demand) -> Refused | None:
-    """Why what surrounds the GPU request does not fit it, or None."""
+    """Why other fields of the pod contradict its GPU request, or None."""
     notes = pod.metadata.annotations or {}
     try:
-        # What the webhook writes for a request in MiB (`gpu_milli_request`).
+        # The webhook writes this for a request in MiB (`gpu_milli_request`).
         if demand.milli == 1 and notes.keys().isdisjoint(SHARE_ANNOTATIONS):
             raise UnitError(
                 f"requests {names.GPU_MILLI}: 1 without the annotation {MEMORY} that it stands for"
@@ -123,7 +122,7 @@ def check_request(pod: Pod, demand: Demand) -> Refused | None:
 
 
 def states_compute_limit(pod: Pod) -> bool:
-    """Whether the pod says how much of a card's compute time it may use at most."""
+    """Whether the pod states a limit on its share of a card's compute time."""
     notes = pod.metadata.annotations or {}
     return COMPUTE_LIMIT in notes or names.ANNOTATION_COMPUTE_LIMIT in notes
 
@@ -139,9 +138,9 @@ def check_class(
 def class_refusal(
     priority_class: str, project: GpuProject, known: Mapping[str, PriorityClass]
 ) -> str:
-    """Why the project does not allow the priority class; empty where it does.
+    """Why the project does not allow the priority class; empty if it does.
 
-    `known` are the cluster's classes: one that has an alias's name, but not its value, is not ours.
+    `known` are the cluster's classes: a class with an alias's name but another value is not ours.
     """
     values = {name: found.value for name, found in known.items()}
     allowed = project.spec.allowed_priority_classes

@@ -1,13 +1,13 @@
-"""GPU requests in the words of other schedulers, told in ours.
+"""Translates GPU requests in the vocabularies of other schedulers into ours.
 
-Here, and nowhere else, are the resources and annotations that HAMi, Volcano, Tencent's gpu-manager,
-Aliyun's gpushare, Koordinator, KubeShare, nos, nvshare and KAI's NvFractions read; labels that name
-projects and groups, and Run:ai's own words, are read by `extender.api.demand`.
+Only this module knows the resources and annotations of HAMi, Volcano, Tencent's gpu-manager,
+Aliyun's gpushare, Koordinator, KubeShare, nos, nvshare and KAI's NvFractions. Labels that name
+projects and groups, and Run:ai's own vocabulary, are read by `extender.api.demand`.
 
-What they ask for becomes `gpu-fraction`, `gpu-memory` or `nvidia.com/gpu`, and shares of compute
-become `gpu-compute-*`. Resources of theirs are taken out of the pod, since no node has them;
-annotations of theirs stay, and have to agree with ours where both are there. A share is one
-container's, so a pod in which two ask for one is refused.
+A request becomes `gpu-fraction`, `gpu-memory` or `nvidia.com/gpu`, and a share of compute becomes
+`gpu-compute-*`. Foreign resources are removed from the pod, since no node has them. Foreign
+annotations stay, and must agree with ours if both are present. Only one container of a pod may
+request a share.
 """
 
 import re
@@ -33,11 +33,11 @@ PERCENT: Final = 100
 
 
 class Dialect(NamedTuple):
-    """The resources of one scheduler; empty where it has none for the purpose.
+    """The resources of one scheduler; a name is empty if it has no such resource.
 
-    `cards` is how many cards, `memory` a number of `memory_mib` MiB each (0: bytes), `percent` of
-    a card's memory, `cores` hundredths of a card's compute. Where `is_core_whole` 100 cores or more
-    mean whole cards.
+    `cards` counts cards, `memory` counts units of `memory_mib` MiB (0: bytes), `percent` is of a
+    card's memory, `cores` are hundredths of a card's compute. With `is_core_whole`, multiples of
+    100 cores request whole cards.
     """
 
     cards: str = ""
@@ -50,7 +50,7 @@ class Dialect(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The resources of this vendor alone; the name of whole cards may be shared."""
+        """The resources that only this scheduler uses; the name of whole cards may be shared."""
         own = (self.memory, self.percent, self.cores, self.ignored)
         count = () if self.cards == names.NVIDIA_GPU else (self.cards,)
         return tuple(filter(None, (*own, *count)))
@@ -94,7 +94,7 @@ DIALECTS: Final = (
     Dialect("nvshare.com/gpu"),
 )
 _OF_RESOURCE: Final = {word: dialect for dialect in DIALECTS for word in dialect.words}
-#: nos: slices of so many GB, as `nvidia.com/gpu-10gb`.
+#: nos: memory slices in GB, as in `nvidia.com/gpu-10gb`.
 _SLICE: Final = re.compile(r"nvidia\.com/gpu-([1-9][0-9]{0,2})gb", re.ASCII)
 SHAREDGPU: Final = "sharedgpu/"
 NV_FRACTION: Final = re.compile(
@@ -108,9 +108,9 @@ _DECIMAL: Final = re.compile(r"(0|1)(\.[0-9]{1,9})?", re.ASCII)
 
 
 class Translation(Struct):
-    """A request in our words: annotations; whole cards; and what falls away, per container.
+    """A translated request: annotations, whole cards, and the resources to remove.
 
-    `container` is the index among the pod's containers of the one that asked.
+    `container` is the index of the requesting container among the pod's containers.
     """
 
     container: int
@@ -119,7 +119,7 @@ class Translation(Struct):
     dropped: tuple[str, ...] = ()
 
     def of(self, pod: Pod) -> Pod:
-        """The pod as it is when its author writes our words."""
+        """The pod as if its author had used our vocabulary."""
         containers = list(pod.spec.containers)
         asked = containers[self.container].resources
         containers[self.container] = replace(
@@ -158,13 +158,13 @@ def speaks(pod: Pod) -> bool:
 
 
 def asks_for_gpu(pod: Pod) -> bool:
-    """Whether the pod says anything about GPUs, in our words or those of others. Claims of dynamic
-    resource allocation do, as far as the pod tells."""
+    """Whether the pod requests GPUs in any vocabulary. A claim of dynamic resource allocation
+    counts, since the pod alone does not tell its device class."""
     return demand.mentions_gpu(pod) or speaks(pod) or bool(pod.spec.resource_claims)
 
 
 def translate(pod: Pod) -> Translation | None:
-    """The pod's request in our words, None where it has none in others'; raises UnitError."""
+    """The pod's foreign request in our vocabulary, None if it has none; raises UnitError."""
     translations = [
         found
         for ix, container in enumerate(pod.spec.containers)
@@ -217,7 +217,7 @@ def _of_container(ix: int, container: Container) -> Translation | None:
 
 
 def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[str, str]]:
-    """(whole cards, annotations) of what one container asks for; raises UnitError."""
+    """(whole cards, annotations) of one container's request; raises UnitError."""
 
     def number(word: str) -> int:
         return parse_whole(asked[word], word) if word and word in asked else 0
@@ -267,7 +267,7 @@ def _of_hundredths(hundredths: int) -> str:
 
 
 def _of_notes(pod: Pod) -> list[Translation]:
-    """What annotations say: KubeShare's of the first container, KAI's of a named one."""
+    """Requests by annotation: KubeShare's for the first container, KAI's for a named one."""
     notes = pod.metadata.annotations or {}
     found = []
     kubeshare = {k.removeprefix(SHAREDGPU): v for k, v in notes.items() if k.startswith(SHAREDGPU)}

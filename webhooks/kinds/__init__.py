@@ -1,1 +1,1 @@
-"""Rules for our own kinds: what is impossible is refused, what is odd is warned of."""
+"""Validation of Ballast's own kinds: refuses impossible objects, and warns about odd ones."""

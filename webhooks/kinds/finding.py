@@ -1,8 +1,8 @@
-"""What a rule finds in an object, and the words that its author reads.
+"""The findings of the validation rules, in the words that the object's author reads.
 
-Impossible is what could never do what it says, whatever else the cluster has: it is refused. Odd is
-what is legal, and perhaps about to make sense: an object that it names may be applied a moment
-later. It is warned of, so that the order of `kubectl apply` never matters.
+An impossible field could never have the stated effect, whatever else the cluster holds: the object
+is refused. An odd field is legal and may become valid later, for example when an object that it
+names is applied a moment later. It draws a warning, so the order of `kubectl apply` never matters.
 """
 
 import re
@@ -13,35 +13,35 @@ from msgspec import Struct
 
 from extender.api.demand import DNS_LABEL
 
-#: The value of a label, and of a label's key the part behind the slash.
+#: A label value; also the name part of a label key (behind the slash).
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _DOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.A
 )
 MAX_DOMAIN: Final = 253
-#: Names listed in one sentence before the rest is only counted.
+#: Names listed in one sentence; further names are only counted.
 MAX_LISTED: Final = 4
 
 
 class FieldFinding(Struct, frozen=True):
-    """One sentence about a field; the object is refused for it or stored with a warning."""
+    """One sentence about a field: a reason to refuse the object, or a warning."""
 
     is_refused: bool
     text: str
 
 
 def wrong(field: str, what: str, accepted: str, example: str) -> FieldFinding:
-    """What is impossible: what was found, what is accepted, and an example of that."""
+    """A reason to refuse: what was found, what is accepted, and an example of an accepted value."""
     return FieldFinding(True, f"{field}: {what}; {accepted}, such as {example}")
 
 
 def odd(field: str, what: str) -> FieldFinding:
-    """What is legal, with what it means as it stands."""
+    """A warning about a legal value, with its effect."""
     return FieldFinding(False, f"{field}: {what}")
 
 
 def check_name(name: str, what_for: str, example: str) -> Iterable[FieldFinding]:
-    """Whether the object's name can stand where others write it: in a label of `what_for`."""
+    """Checks that the object's name is valid as the label of `what_for` that refers to it."""
     if not DNS_LABEL.fullmatch(name):
         yield wrong(
             "metadata.name",
@@ -52,7 +52,7 @@ def check_name(name: str, what_for: str, example: str) -> Iterable[FieldFinding]
 
 
 def check_labels(field: str, labels: Mapping[str, str], example: str) -> Iterable[FieldFinding]:
-    """Whether a node can have these labels at all."""
+    """Checks that a node can have these labels."""
     for key, value in sorted(labels.items()):
         if not is_label_key(key):
             yield wrong(
@@ -71,14 +71,14 @@ def check_labels(field: str, labels: Mapping[str, str], example: str) -> Iterabl
 
 
 def is_label_key(key: str) -> bool:
-    """Whether an object may have a label of this key."""
+    """Whether `key` is a valid label key."""
     domain, slash, name = key.rpartition("/")
     is_domain = not slash or (len(domain) <= MAX_DOMAIN and _DOMAIN.fullmatch(domain) is not None)
     return is_domain and bool(name) and _VALUE.fullmatch(name) is not None
 
 
 def listed(names: Iterable[str]) -> str:
-    """The names in order, the first few of them."""
+    """The first names in alphabetical order, and the number of further ones."""
     ordered = sorted(names)
     more = len(ordered) - MAX_LISTED
     return ", ".join(ordered[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

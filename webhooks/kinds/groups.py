@@ -1,4 +1,4 @@
-"""PodGroups: trees that can be filled, and words that the project of their namespace allows."""
+"""GpuPodGroup: the sub-groups must be satisfiable, and the project must allow the fields."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -16,7 +16,7 @@ _TREE: Final = "subGroups: [{name: leader, minMember: 1}, {name: workers, minMem
 
 
 def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[FieldFinding]:
-    """What is impossible or odd about a GpuPodGroup, with its namespace filled in."""
+    """Findings about a GpuPodGroup; its namespace has to be filled in."""
     spec = group.spec
     yield from check_name(group.metadata.name, "pods", "train-7")
     yield from _check_tree(group)
@@ -88,7 +88,7 @@ def _check_times(group: GpuPodGroup) -> Iterator[FieldFinding]:
 
 
 def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[FieldFinding]:
-    """The project and the priority of the group's work."""
+    """Checks the project and the priority class of the group."""
     spec, namespace = group.spec, group.metadata.namespace
     if spec.project and spec.project not in projects.catalog.projects:
         yield odd("spec.project", f"{spec.project!r:.80} does not exist (yet)")

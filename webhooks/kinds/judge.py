@@ -1,7 +1,7 @@
-"""A review of one of our own kinds: decoded, held against the rules, answered.
+"""Reviews of Ballast's own kinds: decode the object, apply its rules, and answer.
 
-An update that leaves the spec as it is passes without a check: labels and finalizers can be changed
-on an object that was valid when it was created.
+An update that does not change the spec is allowed without a check, so labels and finalizers of an
+object that was valid at its creation can always be changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from webhooks.kinds.finding import FieldFinding
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, refused, warned
 
-#: Longer lists of findings are cut: what is mended first shows the rest.
+#: Longer lists of findings are cut; once these are fixed, the next review shows the others.
 MAX_FINDINGS: Final = 8
 Rule = Callable[[Any, ProjectIndex], Iterable[FieldFinding]]
 
@@ -35,7 +35,7 @@ _GONE: Final[dict[str, Rule]] = {
     "GpuDepartment": lambda each, known: queues.check_department_gone(each, known.catalog),
     "GpuNodePool": lambda each, known: nodes.check_pool_gone(each, known.catalog),
 }
-#: What follows from a change, told from the object before and after it.
+#: Rules that compare an object before and after an update.
 _CHANGED: Final[dict[str, Callable[[Any, Any], Iterable[FieldFinding]]]] = {
     "GpuProject": queues.check_left
 }
@@ -43,7 +43,7 @@ _DECODERS: Final = {kind: msgspec.json.Decoder(of) for kind, (of, _) in _MADE.it
 
 
 def judge_kind(request: Request, known: ProjectIndex) -> Decision:
-    """What becomes of the object in `request`; kinds that are not ours are let through."""
+    """The decision about the object in `request`; kinds of other API groups are allowed."""
     kind = request.kind.kind
     is_gone = request.operation == "DELETE"
     rule = _GONE.get(kind) if is_gone else _MADE[kind][1] if kind in _MADE else None

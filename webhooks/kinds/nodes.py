@@ -1,7 +1,7 @@
-"""NodePools and Topologies: sets of nodes that some node can be in.
+"""GpuNodePool and GpuTopology: each must be able to contain a node.
 
-A node belongs to the first pool by name that selects it, so of two pools of which one selects all
-that the other does, the later never gets a node.
+A node belongs to the first pool by name that selects it. If an earlier pool selects every node that
+a later one selects, the later pool never gets a node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,13 +21,13 @@ from webhooks.kinds.finding import (
 )
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-#: Well-known labels, the widest first: none may stand below one that comes after it here.
+#: Well-known labels, the widest first: a level must not come after a narrower one of these.
 WIDER_FIRST: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", HOSTNAME)
 _EXAMPLE: Final = "nodeSelector: {nvidia.com/gpu.product: A100}"
 
 
 def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
-    """What is impossible or odd about a GpuNodePool."""
+    """Findings about a GpuNodePool."""
     name, selector = pool.metadata.name, pool.spec.node_selector
     yield from check_name(name, "nodes", "a100")
     yield from check_labels("spec.nodeSelector", selector, _EXAMPLE)
@@ -43,7 +43,7 @@ def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
 
 
 def _check_elastic(pool: GpuNodePool) -> Iterator[FieldFinding]:
-    """Whether the pool can grow by the nodes that it says."""
+    """Checks that the pool can grow by the nodes that `spec.elastic` describes."""
     elastic, selector = pool.spec.elastic, pool.spec.node_selector
     if elastic is None:
         return
@@ -68,7 +68,7 @@ def _check_elastic(pool: GpuNodePool) -> Iterator[FieldFinding]:
 
 
 def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
-    """What follows from a GpuNodePool's deletion."""
+    """Warnings about the deletion of a GpuNodePool."""
     name = pool.metadata.name
     users = [
         each.metadata.name
@@ -85,7 +85,7 @@ def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]
 def _check_overlap(
     name: str, own: Mapping[str, str], other: str, theirs: Mapping[str, str]
 ) -> Iterator[FieldFinding]:
-    """Two pools that could both select one node."""
+    """Findings about two pools whose selectors could match the same node."""
     if any(theirs.get(key, value) != value for key, value in own.items()):
         return
     if not own and not theirs:
@@ -97,7 +97,7 @@ def _check_overlap(
         )
         return
     if not own or not theirs:
-        # A pool without selector comes after all others, by its nature.
+        # A pool without a selector always comes after all others.
         return
     first, last = sorted((name, other))
     of_first, of_last = (own, theirs) if first == name else (theirs, own)
@@ -116,7 +116,7 @@ def _check_overlap(
 
 
 def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[FieldFinding]:
-    """What is impossible or odd about a GpuTopology."""
+    """Findings about a GpuTopology."""
     levels = [level.node_label for level in topology.spec.levels]
     example = f"levels: [{{nodeLabel: example.com/rack}}, {{nodeLabel: {HOSTNAME}}}]"
     yield from check_name(topology.metadata.name, "pods", "datacenter")
@@ -142,7 +142,7 @@ def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[FieldFindi
 
 
 def _check_order(levels: list[str], example: str) -> Iterator[FieldFinding]:
-    """Levels below a narrower one never hold more than that one does."""
+    """Checks that no level comes after a narrower one."""
     if HOSTNAME in levels[:-1]:
         yield wrong(
             "spec.levels",

@@ -1,8 +1,8 @@
-"""Departments and Projects: figures that can be kept, and names that exist.
+"""GpuDepartment and GpuProject: their figures must be satisfiable, and the names must exist.
 
-A quota is a guarantee and a limit is a bound. If the limit of a department is below the quota of
-one of its projects, the project can never use its whole quota; if the quota of the department is
-below, the project gets the difference only while other projects leave it idle.
+A quota is a guarantee, and a limit is an upper bound. If the limit of a department is below the
+quota of one of its projects, the project can never use its whole quota. If the quota of the
+department is below it, the project gets the difference only while other projects do not use it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from webhooks.mutate import USUAL_KIND
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
 
 
-#: Of a month of 30 days.
+#: Hours in a month of 30 days.
 _HOURS_OF_MONTH: Final = 720
 
 
@@ -38,12 +38,12 @@ class Bounds(NamedTuple):
     limit: int | None
 
 
-#: What a queue states: for each node pool, for each resource, numbers and the words they stand for.
+#: The figures of a queue by (node pool, resource): parsed bounds, and the figures as written.
 Stated = dict[tuple[str, str], tuple[Bounds, GpuFigures | HostFigures]]
 
 
 def check_department(department: GpuDepartment, known: Catalog) -> Iterator[FieldFinding]:
-    """What is impossible or odd about a GpuDepartment."""
+    """Findings about a GpuDepartment."""
     name = department.metadata.name
     yield from check_name(name, "pods", "research")
     yield from _check_pools("spec.nodePools", department.spec.node_pools, known)
@@ -67,7 +67,7 @@ def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Fiel
 
 
 def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator[FieldFinding]:
-    """What follows from a GpuDepartment's deletion."""
+    """Warnings about the deletion of a GpuDepartment."""
     name = department.metadata.name
     left = [n for n, each in known.projects.items() if each.spec.department == name]
     if left:
@@ -79,7 +79,7 @@ def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator
 
 
 def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]:
-    """What is impossible or odd about a GpuProject."""
+    """Findings about a GpuProject."""
     spec, name = project.spec, project.metadata.name
     yield from check_name(name, "pods", "vision")
     yield from _check_namespaces(project, known)
@@ -110,7 +110,7 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
 
 
 def check_left(before: GpuProject, after: GpuProject) -> Iterator[FieldFinding]:
-    """What follows for namespaces that the GpuProject lists no more."""
+    """Warnings about namespaces that an update removes from the GpuProject."""
     left = sorted(set(before.spec.namespaces) - set(after.spec.namespaces))
     if left:
         yield odd(
@@ -122,7 +122,7 @@ def check_left(before: GpuProject, after: GpuProject) -> Iterator[FieldFinding]:
 
 
 def read_figures(pools: Sequence[PoolFigures]) -> Stated:
-    """Figures as numbers; those that are not understood are refused by the CRD, or left out."""
+    """The parsed figures; invalid ones are left out, because the CRD refuses them."""
     found: Stated = {}
     for pool in pools:
         for resource, parse in _PARSERS.items():
@@ -143,7 +143,7 @@ def _exceeds(amount: int | None, bound: int | None) -> bool:
 def _check_pools(
     field: str, pools: Sequence[PoolFigures], known: Catalog
 ) -> Iterator[FieldFinding]:
-    """Node pools that do not exist, and figures that never give any GPU."""
+    """Warns about node pools that do not exist, and about figures that never allocate a GPU."""
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [pool.name for pool in pools if pool.name not in exist]
     if unknown:
@@ -159,7 +159,7 @@ def _check_pools(
 
 
 def _check_budgets(pools: Sequence[PoolFigures]) -> Iterator[FieldFinding]:
-    """Budgets that the quota alone uses: it bounds what is borrowed, and never the quota."""
+    """Warns about budgets that the quota alone uses up: a budget never limits the quota."""
     for pool in pools:
         budget, bounds = pool.gpu.gpu_hours_per_month, read_figures([pool]).get((pool.name, "gpu"))
         if budget is None or bounds is None:
@@ -242,7 +242,7 @@ def _check_classes(allowed: Sequence[str], known: Catalog) -> Iterator[FieldFind
 
 
 def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[FieldFinding]:
-    """The project's figures against those of its department."""
+    """Checks the project's figures against its department's."""
     above = read_figures(department.spec.node_pools)
     of = department.metadata.name
     for (pool, resource), (bounds, written) in read_figures(project.spec.node_pools).items():
@@ -266,7 +266,7 @@ def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Fi
 
 
 def _check_sum(department: GpuDepartment, projects: Sequence[GpuProject]) -> Iterator[FieldFinding]:
-    """GPU quotas of all projects against the department's, pool by pool."""
+    """Checks the sum of the projects' GPU quotas against the department's, for each node pool."""
     own = read_figures(department.spec.node_pools)
     total: dict[str, int] = {}
     for project in projects:

@@ -1,1 +1,1 @@
-"""The owners of a pod, and the gang that follows from them."""
+"""The owners of a pod, and the gang that they imply."""

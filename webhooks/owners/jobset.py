@@ -1,8 +1,8 @@
-"""JobSet, which is also what a TrainJob of Kubeflow's Trainer makes: one gang of all its Jobs.
+"""JobSet, which Kubeflow's Trainer also creates for a TrainJob: all its Jobs form one gang.
 
-Jobs that start only after others (in order, or by `dependsOn`) are a later stage; a replicated Job
-that has succeeded whole needs no pods any more. So the trainer of a TrainJob is a gang of its own,
-though it comes after Jobs that fetch the data: these ask for no GPU.
+A Job that starts only after others (in order, or by `dependsOn`) has a later stage. A replicated
+Job that has succeeded needs no more pods. So the trainer of a TrainJob is a gang of its own, though
+it starts after Jobs that fetch the data: those request no GPU.
 
 Source: kubernetes-sigs/jobset api/jobset/v1alpha2; kubeflow/trainer pkg/runtime.
 """

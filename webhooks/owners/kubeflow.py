@@ -1,8 +1,9 @@
-"""PyTorchJob, TFJob, MPIJob, XGBoostJob, JAXJob, PaddleJob: a gang of all replicas of all types.
+"""PyTorchJob, TFJob, MPIJob, XGBoostJob, JAXJob, PaddleJob: all replicas of all types form one
+gang.
 
-The operators make every pod at once, except an MPI launcher that was told to wait for its workers.
-An elastic job needs its least number of workers only, and a minimum that the author stated for
-other schedulers counts here too.
+The operators create all pods at once, except an MPI launcher that is set to wait for its workers.
+An elastic job needs only its minimum number of workers. A minimum that the author stated for other
+schedulers counts here too.
 
 Source: kubeflow/training-operator pkg/apis/kubeflow.org/v1; kubeflow/mpi-operator v2beta1.
 """
@@ -16,7 +17,8 @@ from webhooks.owners.origin import Owner, OwnerShape, Role
 
 JOB_NAME: Final = "training.kubeflow.org/job-name"
 OPERATOR: Final = "training.kubeflow.org/operator-name"
-#: How mpi-operator (v2beta1) calls itself. Its launcher is made through a Job, so only labels tell.
+#: The name by which mpi-operator (v2beta1) labels pods. A Job creates the launcher, so only this
+#: label tells its owner.
 MPI_OPERATOR: Final = "mpi-operator"
 REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 JOB_ROLE: Final = "training.kubeflow.org/job-role"
@@ -68,19 +70,19 @@ class _KubeflowSpec(
 
     @property
     def replicas(self) -> _Replicas:
-        """The replicas by type, under whichever name this kind has them."""
+        """The replica specs by type; the name of the field depends on the kind."""
         named = (self.pytorch, self.tensorflow, self.mpi, self.xgboost, self.jax, self.paddle)
         return next(filter(None, named), {})
 
 
 class KubeflowJob(Owner):
-    """Any of the kinds."""
+    """A job of any of these kinds."""
 
     spec: _KubeflowSpec = field(default_factory=_KubeflowSpec)
 
 
 def role_of(meta: ObjectMeta) -> str:
-    """The pod's replica type, in lower case as the operators write it."""
+    """The pod's replica type in lower case, as the operators write it."""
     return (meta.label(REPLICA_TYPE) or meta.label(JOB_ROLE)).lower()
 
 

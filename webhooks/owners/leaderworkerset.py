@@ -1,7 +1,7 @@
-"""LeaderWorkerSet: each replica, one leader with its workers, is a gang of its own.
+"""LeaderWorkerSet: each replica, a leader and its workers, is a gang of its own.
 
-Workers are made as soon as the leader exists (LeaderCreated), or once it is ready (LeaderReady):
-then the leader starts alone.
+Workers are created as soon as the leader exists (LeaderCreated), or once it is ready (LeaderReady).
+In the latter case the leader starts alone.
 
 Source: kubernetes-sigs/lws api/leaderworkerset/v1, pkg/webhooks/pod_webhook.go.
 """
@@ -42,8 +42,8 @@ class LeaderWorkerSet(Owner):
 def replica_of(meta: ObjectMeta) -> str:
     """The index of the pod's replica.
 
-    LeaderWorkerSet's own webhook labels leaders with it, and may run after ours; the leader's name
-    ends in it.
+    LeaderWorkerSet's own webhook labels leaders with the index, and may run after ours; the
+    leader's name ends in it.
     """
     if index := meta.label(GROUP_INDEX):
         return index
@@ -52,7 +52,7 @@ def replica_of(meta: ObjectMeta) -> str:
 
 
 def role_of(meta: ObjectMeta) -> str:
-    """Whether the pod leads: leaders are made with worker index 0, workers get theirs later."""
+    """The pod's role: leaders are created with worker index 0, workers get their index later."""
     return LEADER if meta.label(WORKER_INDEX) == "0" else WORKER
 
 

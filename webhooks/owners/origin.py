@@ -1,10 +1,10 @@
-"""What is told of a pod's owner, and how the pods that it makes become a gang.
+"""The owner of a pod, and how the pods that the owner creates form a gang.
 
-A family says which roles its owner has: templates, how many pods of each are made, and in which
-order. The rest is alike for all and is here: only pods that ask for GPUs are counted, because only
-they wait at our gate; and only those that are made without waiting for others that are counted,
-because a gang that waits for pods that are yet to be made waits for ever. Pods that have succeeded
-are counted: the scheduler, which sees them end, takes them off.
+Each kind of owner describes its roles: pod templates, pods per role, and their order. The rest is
+common and lives here. Only pods that request GPUs are counted, because only they wait at our gate.
+Only pods that are created without waiting for other counted pods are counted, because a gang must
+not wait for pods that are created later. Pods that have succeeded are counted: the scheduler sees
+them end, and subtracts them.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.workload import MAX_SUB_GROUPS, SubGroups
 from webhooks.vocabulary import asks_for_gpu
 
-#: Longest name of a group: it is the value of a label.
+#: Longest name of a group, because it is a label value.
 MAX_NAME: Final = 63
-#: Larger gangs than any cluster runs are as large as this, so that the number stays one we read.
+#: Upper bound for a gang's size, above any real cluster, so that the number stays parseable.
 MAX_MEMBER: Final = 100_000
 _HASHED: Final = 8
 _FOREIGN: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
@@ -29,13 +29,13 @@ _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 class Owner(Struct, rename="camel", kw_only=True):
-    """Any object that owns others; families add the fields of its spec that they read."""
+    """An object that owns others; each kind adds the spec fields that it reads."""
 
     metadata: ObjectMeta
 
 
 class Role(Struct, frozen=True):
-    """Pods of one template. `n_pods` must run together, and are made when those of all lower
+    """Pods of one template. `n_pods` must run together; they are created once the pods of all lower
     `stage`s run or have ended."""
 
     name: str
@@ -45,9 +45,10 @@ class Role(Struct, frozen=True):
 
 
 class OwnerShape(Struct, frozen=True):
-    """What an owner says of the pods it makes. `stated` is a minimum that its author wrote, or 0.
+    """The roles of the pods that an owner creates. `stated` is a minimum that its author wrote, or
+    0.
 
-    Without roles all that is known is that the pods belong together.
+    Without roles, all that is known is that the pods belong together.
     """
 
     roles: Sequence[Role] = ()
@@ -55,10 +56,10 @@ class OwnerShape(Struct, frozen=True):
 
 
 class Gang(Struct, frozen=True):
-    """How many pods must run together, and in which sub-groups, each with its own minimum.
+    """How many pods must run together, and the sub-groups with their own minimums.
 
-    There are no sub-groups where all pods are alike, where their author states a minimum below all
-    of them, or where their names can't be written (`extender.api.workload.read_sub_groups`).
+    There are no sub-groups if all pods are alike, if the stated minimum is below the total, or if
+    the names cannot be written (`extender.api.workload.read_sub_groups`).
     """
 
     min_member: int = 1
@@ -66,11 +67,11 @@ class Gang(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """What follows from a pod's owner; what is empty is left to others to say.
+    """What a pod's owner determines about the pod; empty fields are undetermined.
 
-    `work` is the kind of work; `group` the name that all pods of the owner share. `is_alone`: they
-    don't need one another, so they form a group only where their author states a minimum. `whole`
-    is the name of the whole owner, where `group` is one part of it of several that are alike.
+    `work` is the kind of work; `group` the name that all pods of the owner share. `is_alone`: the
+    pods don't need one another, so they form a group only if their author states a minimum. `whole`
+    is the name of the whole owner if `group` is only one of several equal parts of it.
     """
 
     work: str = ""
@@ -81,12 +82,12 @@ class Origin(Struct, frozen=True):
     whole: str = ""
 
 
-#: Of a pod without an owner, or with an owner that says nothing about it.
+#: For a pod without an owner, or with an owner that determines nothing.
 NO_OWNER: Final = Origin()
 
 
 def makes_gpu_pods(template: PodTemplateSpec) -> bool:
-    """Whether pods made from the template will be ours."""
+    """Whether pods created from the template request GPUs."""
     return asks_for_gpu(Pod(template.metadata, template.spec))
 
 
@@ -103,15 +104,16 @@ def gang_of(shape: OwnerShape) -> Gang:
 
 
 def _can_be_written(sub_groups: SubGroups) -> bool:
-    """Whether these are sub-groups that can be told apart by names of ours."""
+    """Whether these are sub-groups with distinct names that Ballast accepts."""
     are_names = all(DNS_LABEL.fullmatch(name) for name, _ in sub_groups)
     return are_names and 1 < len(sub_groups) == len(dict(sub_groups)) <= MAX_SUB_GROUPS
 
 
 def group_name(*parts: str) -> str:
-    """A name for a group that is always the same for the same parts, and fits into a label.
+    """A deterministic group name for these parts that is a valid label value.
 
-    What had to be cut or spelled differently ends in a hash, so that no two of them meet.
+    A name that had to be cut or spelled differently ends in a hash, so that different parts never
+    collide.
     """
     whole = "-".join(part for part in parts if part)
     if len(whole) <= MAX_NAME and _PLAIN.fullmatch(whole):

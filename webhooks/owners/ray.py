@@ -1,7 +1,7 @@
-"""RayCluster, by itself or of a RayJob or RayService: the head, and the fewest workers it may have.
+"""RayCluster, also of a RayJob or RayService: the head and the minimum number of workers.
 
 Workers above `minReplicas` come and go with the load. A worker of several hosts is that many pods.
-While a RayService changes over it has two clusters, and each is a gang of its own.
+During an upgrade a RayService has two clusters, and each is a gang of its own.
 
 Source: ray-project/kuberay ray-operator/apis/ray/v1, controllers/ray/utils/constant.go.
 """
@@ -15,7 +15,7 @@ from webhooks.owners.origin import Owner, OwnerShape, Role
 
 GROUP: Final = "ray.io/group"
 ORIGIN_KIND: Final = "ray.io/originated-from-crd"
-#: What KubeRay calls the group of the head.
+#: KubeRay's name for the group of the head.
 HEAD_GROUP: Final = "headgroup"
 
 
@@ -43,17 +43,17 @@ class RayCluster(Owner):
 
 
 def is_of_service(meta: ObjectMeta) -> bool:
-    """Whether the pod's cluster was made by a RayService."""
+    """Whether a RayService created the pod's cluster."""
     return meta.label(ORIGIN_KIND) == "RayService"
 
 
 def role_of(meta: ObjectMeta) -> str:
-    """The group of the cluster that the pod belongs to."""
+    """The pod's group within the cluster."""
     return meta.label(GROUP)
 
 
 def shape(cluster: RayCluster) -> OwnerShape:
-    """The head, and one role for each group of workers."""
+    """The head, and one role for each worker group."""
     roles = [Role(HEAD_GROUP, 1, cluster.spec.head_group_spec.template)]
     for group in cluster.spec.worker_group_specs or ():
         n_workers = 0 if group.suspend else group.min_replicas or 0

@@ -1,15 +1,15 @@
-"""Reads owners from the API server, within what a review may cost, and remembers them for a while.
+"""Reads owners from the API server within a review's time budget, and caches them briefly.
 
-Why reads and not a watch: an owner's pods come in a burst, so one read answers for all of them;
-most pods need none, because their labels say enough; a kind that is not installed has no pods and
-so costs nothing; and a replica that has just started knows as much as one that runs for a week. A
-watch would hold every Job of the cluster in memory and would still miss the owner that was made a
-moment ago.
+Reads are used, not a watch, for four reasons. An owner's pods come in a burst, so one read serves
+all of them. Most pods need none, because their labels suffice. A kind that is not installed has no
+pods, and so costs nothing. A replica that has just started knows as much as one that has run for a
+week. A watch would hold every Job of the cluster in memory, and would still miss an owner that was
+created a moment ago.
 
-What is remembered may be old by `keep_s`. A read that fails is the answer "not known", never an
+A cached answer may be `keep_s` old. A failed read is answered with "not known", never with an
 error: the API server calls us with failurePolicy Ignore and a timeout of 3 s, and a pod without its
-gang's size is better off than a pod without its gate. After a failure nothing is asked for a while,
-so an API server in trouble is left alone, and pods cost what they cost without look-up.
+gang's size is better off than a pod without its gate. After a failure there are no reads for
+`rest_s`, to spare an API server in trouble and to keep reviews fast.
 """
 
 import asyncio
@@ -35,25 +35,25 @@ Get = Callable[[str], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ReaderTiming:
-    """How patient a reader is, in seconds."""
+    """Timeouts and cache lifetimes, in seconds."""
 
-    #: One read, once it has its place. Its failure ends the way upward.
+    #: Timeout of one read, from when it gets its slot. After a failure no higher owner is read.
     read_s: float = 0.8
-    #: How long an answer counts: a gang's pods come within that, and a change of the owner's size
-    #: is seen soon after.
+    #: Lifetime of a cached answer: a gang's pods come within it, and a changed size is seen soon
+    #: after.
     keep_s: float = 3.0
-    #: How long nothing is asked after a read that failed.
+    #: Pause after a failed read.
     rest_s: float = 2.0
 
 
 #: Reads in flight at once. Each has its own connection; the handshake costs more than the read.
 MAX_READS: Final = 16
-#: Answers kept: some 1 KiB each.
+#: Cached answers, about 1 KiB each.
 MAX_KEPT: Final = 10_000
 
 
 class OwnerReader:
-    """Answers from memory where it can. `get` gives the body of a GET, as `Client.get_raw`."""
+    """A cache over reads of owners. `get` returns the body of a GET, like `Client.get_raw`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class OwnerReader:
         )
 
     async def read(self, asked: Asked) -> Owner | None:
-        """The owner, or None where it is not there any more or cannot be read in time."""
+        """The owner, or None if it does not exist any more or cannot be read in time."""
         now = self._clock()
         kept = self._kept.get(asked)
         if kept is not None and kept[0] > now:
@@ -92,12 +92,12 @@ class OwnerReader:
             flying = asyncio.create_task(self._fetch(asked), name=f"owner {asked.name}")
             self._flying[asked] = flying
             flying.add_done_callback(lambda _: self._flying.pop(asked, None))
-        # Shielded: others may wait for the same read when this review's caller hangs up.
+        # Shielded: other reviews may wait for the same read when this review's caller hangs up.
         return await asyncio.shield(flying)
 
     async def _fetch(self, asked: Asked) -> Owner | None:
         async with self._places:
-            # While this read waited for its place, another may have failed.
+            # Another read may have failed while this one waited for its slot.
             if self._clock() < self._rests_until:
                 self._answers.labels("resting").inc()
                 return None
@@ -120,7 +120,7 @@ class OwnerReader:
         return owner
 
     async def _look(self, asked: Asked) -> Owner | None:
-        """The owner as the API server has it now; None where another has its name."""
+        """The owner as the API server has it now; None if another object has its name."""
         kind = asked.kind
         if not asked.name:
             raise RequestRefused(f"{kind.plural}: an owner has a name")
@@ -131,7 +131,7 @@ class OwnerReader:
         return owner if asked.uid in ("", owner.metadata.uid) else None
 
     def _keep(self, asked: Asked, owner: Owner | None) -> None:
-        """Remember the answer, and forget the expired ones: the oldest come first."""
+        """Cache the answer, and drop expired ones, which are the oldest."""
         now = self._clock()
         self._kept.pop(asked, None)
         self._kept[asked] = now + self._timing.keep_s, owner

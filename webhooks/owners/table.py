@@ -1,8 +1,9 @@
-"""Every kind of owner that we know, one entry each; other kinds are one group for each owner.
+"""The known kinds of owners, one entry each; for an unknown kind, the pods of one owner form a
+group.
 
-An entry says how a pod's labels tell that it belongs to such an owner (`claim`), where the owner is
-read (`plural`, `version`; never, where they are empty), and what follows from it (`shape`). A kind
-that is read needs the verb `get` in manifests/base/rbac/webhooks.yaml; a test compares the two.
+An entry says how a pod's labels name such an owner (`claim`), where the owner is read (`plural`,
+`version`; empty if never), and which gang it implies (`shape`). A kind that is read needs the verb
+`get` in manifests/base/rbac/webhooks.yaml; a test compares the two.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ INTERACTIVE: Final = "interactive"
 
 @dataclass(slots=True, frozen=True)
 class OwnerClaim:
-    """Which owner a pod's labels name; `uid` is empty where they don't tell it."""
+    """The owner that a pod's labels name; `uid` is empty if the labels do not have it."""
 
     name: str
     uid: str = ""
@@ -34,11 +35,11 @@ def _alone(_owner: Any) -> None:
 class OwnerKind:
     """One kind of owner.
 
-    `shape` gives None where pods don't need one another; without it they are a group of which the
-    size is not known. `shape_of_named` is the shape where the pods name their group themselves, and
-    `shape` would say that they don't need one another. `part_of` names the part of the owner that
-    forms a group of its own, `role_of` the pod's role. `climbs`: another known kind may stand above
-    it. `version` is the one to read where no reference names one.
+    `shape` returns None if the pods don't need one another; without it the pods are a group of
+    unknown size. `shape_of_named` replaces a None of `shape` if the pods name their group
+    themselves. `part_of` names the part of the owner that forms a group of its own, `role_of` the
+    pod's role. `climbs`: another known kind may own it. `version` is read if no reference names
+    one.
     """
 
     api_group: str
@@ -56,12 +57,12 @@ class OwnerKind:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no owner of this kind needs its pods to run together."""
+        """Whether owners of this kind never need their pods to run together."""
         return self.shape is _alone
 
 
 def _by_label(key: str) -> Callable[[ObjectMeta, OwnerReference], OwnerClaim | None]:
-    """A claim by one label: its value is the owner's name."""
+    """A claim by one label, whose value is the owner's name."""
 
     def claim(meta: ObjectMeta, _ref: OwnerReference) -> OwnerClaim | None:
         name = meta.label(key)
@@ -100,7 +101,7 @@ def _of_spark(meta: ObjectMeta, _ref: OwnerReference) -> OwnerClaim | None:
 
 
 def _of_deployment(meta: ObjectMeta, ref: OwnerReference) -> OwnerClaim | None:
-    """A ReplicaSet of a Deployment is named after it and the hash of its template."""
+    """The Deployment of a ReplicaSet, whose name ends in the hash of the pod template."""
     end = f"-{meta.label('pod-template-hash')}"
     if ref.kind == "ReplicaSet" and len(end) > 1 and ref.name.endswith(end):
         return OwnerClaim(ref.name.removesuffix(end))
@@ -138,7 +139,7 @@ def _ray(**more: Any) -> OwnerKind:
     )
 
 
-#: Claims are tried in this order, so what is made of other known kinds comes before these.
+#: Claims are tried in this order, so a kind that creates other known kinds comes before them.
 TABLE: Final[Sequence[OwnerKind]] = (
     OwnerKind(
         "leaderworkerset.x-k8s.io",
@@ -169,7 +170,7 @@ TABLE: Final[Sequence[OwnerKind]] = (
     _kubeflow("PaddleJob", "paddlejobs"),
     _ray(claim=_of_ray_service, work=INFERENCE),
     _ray(),
-    # Executors are made by the driver, once it runs.
+    # The driver creates the executors once it runs.
     OwnerKind("sparkoperator.k8s.io", "SparkApplication", claim=_of_spark),
     OwnerKind(
         "kubeflow.org",
@@ -192,7 +193,7 @@ TABLE: Final[Sequence[OwnerKind]] = (
         claim=_by_label("serving.knative.dev/service"),
         work=INFERENCE,
     ),
-    # Steps come one after the other, as the workflow's author ordered them.
+    # Steps run one after the other, in the order of the workflow.
     OwnerKind("argoproj.io", "Workflow", _alone),
     OwnerKind("apps", "Deployment", _alone, claim=_of_deployment),
     OwnerKind("apps", "ReplicaSet", _alone),
@@ -211,6 +212,7 @@ TABLE: Final[Sequence[OwnerKind]] = (
     ),
 )
 
-#: By API group and kind; of two entries for one kind the later is for what no claim speaks of.
+#: By API group and kind; of two entries for one kind, the later is used for owners that no claim
+#: names.
 BY_KIND: Final = {(each.api_group, each.kind): each for each in TABLE}
 CLAIMING: Final = [(each, each.claim) for each in TABLE if each.claim is not None]

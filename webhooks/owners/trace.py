@@ -1,9 +1,8 @@
-"""From a pod to its owner: what its labels tell, else its owner references upward.
+"""Finds a pod's owner: by its labels, else by its owner references upward.
 
-Labels are asked first, since they cost nothing. A look-up is made for two reasons only: because the
-owner's spec says how many pods belong together, or because another known kind may stand above the
-pod's controller. What cannot be read leaves the pods in one group without a minimum, which never
-waits for a pod that does not come.
+Labels are used first, since they cost nothing. An owner is read for two reasons only: its spec says
+how many pods belong together, or another known kind may own the pod's controller. If it cannot be
+read, the pods form one group without a minimum, which never waits for missing pods.
 
 Tenants write the labels. A forged label only joins a group of the same namespace, which the
 pod-group label allows anyway; no name is looked up in another namespace.
@@ -20,18 +19,18 @@ from extender.api.objects import ObjectMeta, OwnerReference
 from webhooks.owners.origin import NO_OWNER, Gang, Origin, Owner, gang_of, group_name
 from webhooks.owners.table import BY_KIND, CLAIMING, OwnerClaim, OwnerKind
 
-#: Owners above the first that are looked at; no known chain has more than four.
+#: How many owners above the first are read; no known chain has more than four.
 MAX_DEPTH: Final = 6
-#: Goes into a path, and a reference is the tenant's to write.
+#: Becomes part of a URL path, and tenants write the references.
 _VERSION: Final = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", re.ASCII)
 
 
 @dataclass(slots=True, frozen=True)
 class Asked:
-    """An owner to be read. `uid` is empty where only its name is known.
+    """A request to read an owner. `uid` is empty if only its name is known.
 
-    `asker` is the UID of the pod's controller, so that an answer of an owner's former life, which
-    had the same name and another controller below it, is not taken for this one's.
+    `asker` is the UID of the pod's controller. It keeps a cached answer about an earlier owner of
+    the same name, which had another controller below it, from being used for this one.
     """
 
     kind: OwnerKind
@@ -46,7 +45,7 @@ Read = Callable[[Asked], Awaitable[Owner | None]]
 
 
 def until(ends_at: float, read: Read) -> Read:
-    """`read` with a deadline in the event loop's time: what is not read by then is not known."""
+    """`read` with a deadline in the event loop's time; owners not read by then are unknown."""
 
     async def read_in_time(asked: Asked) -> Owner | None:
         try:
@@ -59,7 +58,7 @@ def until(ends_at: float, read: Read) -> Read:
 
 
 async def trace(meta: ObjectMeta, read: Read) -> Origin:
-    """What follows from the owner of the pod with this metadata (its namespace filled in)."""
+    """The origin of the pod with this metadata, in which the namespace is filled in."""
     ref = meta.controller
     if ref is None or ref.kind in ("DaemonSet", "Node"):
         return NO_OWNER
@@ -71,7 +70,7 @@ async def trace(meta: ObjectMeta, read: Read) -> Origin:
 
 
 async def _of_claim(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, read: Read) -> Origin:
-    """What the owner that the labels name means for the pod."""
+    """The origin of a pod whose labels name an owner."""
     owner = None
     if kind.plural:
         asker = meta.controller.uid if meta.controller else ""
@@ -81,7 +80,7 @@ async def _of_claim(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, read: 
 
 
 async def _climb(meta: ObjectMeta, first: OwnerReference, read: Read) -> Origin:
-    """Follows references up to the highest owner that we know; an unknown controller is one."""
+    """Follows references to the highest known owner; an unknown controller counts as the owner."""
     ref, kind = first, _kind_of(first)
     if kind is None:
         return Origin(group=_group_of_unknown(first))
@@ -131,7 +130,7 @@ def _origin(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, owner: Owner |
 
 
 def _is_sized_by(ref: OwnerReference, meta: ObjectMeta) -> bool:
-    """Whether the pod names its group itself, and its controller says how large that is."""
+    """Whether the pod names its group itself, and its controller determines the group's size."""
     kind = _kind_of(ref)
     is_named = bool(first_of(meta.labels, GROUP_LABELS))
     return is_named and kind is not None and kind.shape_of_named is not None
@@ -142,7 +141,7 @@ def _kind_of(ref: OwnerReference) -> OwnerKind | None:
 
 
 def _group_of_unknown(ref: OwnerReference) -> str:
-    """Named after the kind; after its API group too where we know another of that name."""
+    """A name from the owner's kind; with its API group if we know another kind of that name."""
     is_taken = any(ref.kind == kind for _, kind in BY_KIND)
     kind = f"{ref.kind}.{ref.api_version.rpartition('/')[0]}" if is_taken else ref.kind
     return group_name(kind.lower(), ref.name)
