@@ -4,8 +4,12 @@ Importing the package loads a class for each kind of Kubernetes, of which nothin
 a second of CPU and some 38 MiB in each program. Its `config` modules need only `Configuration`, so
 they are loaded beside a `client` package that has this one. What is loaded here stays apart: an
 `import kubernetes_asyncio` elsewhere gets the whole package.
+
+Certificates and keys that stand in a kubeconfig itself are files in memory: OpenSSL reads a client
+certificate from a file only, and one in a folder would stay there when the program is killed.
 """
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -32,11 +36,33 @@ def load() -> ModuleType:
         client.Configuration = import_module(f"{_NAME}.client.configuration").Configuration
         config: Any = import_module(f"{_NAME}.config")
         config.Configuration = client.Configuration
+        if hasattr(os, "memfd_create"):  # Linux has it
+            config.kube_config.FileOrData._create_temp_file_with_content = _in_memory
     finally:
         _taken_out()
         sys.modules.update(before)
     found: ModuleType = config
     return found
+
+
+class _MemoryFile(str):
+    """The path of a file in memory. It is gone when the configuration that names it is."""
+
+    __slots__ = ("fd",)
+    fd: int
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+def _in_memory(_of: object, content: str | bytes) -> str:
+    """The path of a file with this content, which only this process can open."""
+    fd = os.memfd_create("kubeconfig")
+    path = _MemoryFile(f"/proc/self/fd/{fd}")
+    path.fd = fd
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return path
 
 
 def _package(name: str, path: list[str]) -> Any:

@@ -8,11 +8,9 @@ import tempfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Final
 
 import pytest
-from kubernetes_asyncio.config import kube_config
 
 from extender.api import units
 from extender.api.units import UnitError
@@ -251,27 +249,16 @@ KUBECONFIG_TLS: Final = (
 
 
 @pytest.fixture(scope="module")
-def _light_library() -> Iterator[None]:
-    """Keeps what is outside of us from taking more at each input.
-
-    OpenSSL needs 40 ms to read the system's authorities; here they are one. And the library never
-    closes the files that it makes of certificates in a kubeconfig.
-    """
-
-    def make_file(**_: object) -> tuple[int, str]:
-        descriptor, name = tempfile.mkstemp(dir=FOLDER[0])
-        os.close(descriptor)
-        return -1, name
-
+def _one_authority() -> Iterator[None]:
+    """One authority in place of the system's, which OpenSSL needs 40 ms to read."""
     authority = FOLDER[0] / "authority"
     authority.write_bytes(PAIR.certificate)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(authority))
-        patch.setattr(kube_config, "tempfile", SimpleNamespace(mkstemp=make_file))
         yield
 
 
-@pytest.mark.usefixtures("_light_library")
+@pytest.mark.usefixtures("_one_authority")
 @fuzz([KUBECONFIG, KUBECONFIG_TLS], of_trees=False, pieces=SHORT_BYTES)
 def test_a_kubeconfig_is_used_or_said_to_be_wrong(body: bytes) -> None:
     path = FOLDER[0] / "kubeconfig"
@@ -286,7 +273,6 @@ def test_a_kubeconfig_is_used_or_said_to_be_wrong(body: bytes) -> None:
         await client.close()
 
     asyncio.run(connect())
-    kube_config._cleanup_temp_files()
 
 
 @fuzz([PAIR.certificate, PAIR.key], of_trees=False)

@@ -1,7 +1,10 @@
 """A program goes on when the CA of its cluster is rotated, as kubelet writes it into its files."""
 
+import gc
 import json
+import os
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,18 +15,24 @@ from aiohttp import web
 from extender.kube.client import Client
 from extender.kube.errors import Unavailable
 from tests.support.controlplane.certificates import Authority
+from tests.support.controlplane.kubeconfig import write_kubeconfig
 
 PATH = "/api/v1/nodes"
 
 
 @asynccontextmanager
-async def serving(authority: Authority, folder: Path, port: int = 0) -> AsyncIterator[int]:
-    """An API server with a certificate of this CA; yields its port."""
+async def serving(
+    authority: Authority, folder: Path, port: int = 0, *, verify: ssl.VerifyMode = ssl.CERT_NONE
+) -> AsyncIterator[int]:
+    """An API server with a certificate of this CA, which clients have to have if `verify` says so;
+    yields its port."""
     pair = authority.serving(["localhost"], ["127.0.0.1"])
     file = folder / "server.pem"
     file.write_bytes(pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
+    context.load_verify_locations(cadata=authority.certificate.decode())
+    context.verify_mode = verify
     app = web.Application()
     app.router.add_get(PATH, _answer)
     runner = web.AppRunner(app, shutdown_timeout=0)
@@ -81,3 +90,28 @@ async def test_a_ca_file_that_is_half_written_is_read_again_when_it_is_whole(
                 await client.get_raw(PATH)
             trusted.write_bytes(new.certificate)
             assert await client.get_raw(PATH) == b"{}"
+
+
+async def test_certificates_that_stand_in_a_kubeconfig_are_in_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, temporary = Authority(), tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    path = tmp_path / "kubeconfig"
+    async with serving(authority, tmp_path, verify=ssl.CERT_REQUIRED) as port:
+        url, identity = f"https://127.0.0.1:{port}", authority.client("u")
+        write_kubeconfig(path, url, authority.certificate, identity)
+        async with await Client.connect(str(path)) as client:
+            assert await client.get_raw(PATH) == b"{}"
+            assert list(temporary.iterdir()) == []
+            assert memory_files()
+    del client
+    gc.collect()
+    assert memory_files() == []
+
+
+def memory_files() -> list[str]:
+    """The files in memory that this process has open for kubeconfigs."""
+    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return [name for name in map(os.readlink, links) if name.startswith("/memfd:kubeconfig")]
