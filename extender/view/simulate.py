@@ -113,15 +113,21 @@ def _job(picture: Picture, job: Job, number: int) -> WorkloadView:
 
 def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[Change]:
     """What differs, workload by workload: what stops first."""
-    was, now = fates_of(before), fates_of(after)
+    was, now, lost = fates_of(before), fates_of(after), _lost_by_fate(after)
     drained = set(spec.drain)
     for key in sorted({*was, *now}):
         for what, (pods, milli, message) in sorted(now.get(key, {}).items()):
             n_before, milli_before, _ = was.get(key, {}).get(what, (0, 0, ""))
             if what == "waits" and pods > n_before and _runs_on(before, key, drained):
-                yield _change("stops", key, after, pods - n_before, milli - milli_before, message)
+                n_stopped, stopped_milli = pods - n_before, milli - milli_before
+                change = _change("stops", key, after, n_stopped, stopped_milli, message)
             elif n_before != pods:
-                yield _change(what, key, after, pods, milli, message)
+                change = _change(what, key, after, pods, milli, message)
+            else:
+                continue
+            if (key, change.what) in lost:
+                change.lost = format_hours(lost[key, change.what])
+            yield change
     for workload in before.snapshot.workloads.values():
         held = [pod for pod in workload.pods if pod.node in drained]
         blocked = [
@@ -152,13 +158,16 @@ def _runs_on(picture: Picture, key: str, nodes: Set[str]) -> bool:
 def _change(what: str, key: str, picture: Picture, pods: int, milli: int, message: str) -> Change:
     workload = picture.snapshot.workloads.get(key)
     project = workload.project if workload else ""
-    change = Change(what, key, project, pods, format_gpus(milli), message)
-    kind = {"stops": Eviction, "moves": Move}.get(what)
-    leave = [each for each in leaving(picture.plan) if kind is not None and type(each) is kind]
-    pods_of = [_pod_of(each) for each in leave if each.workload == key]
-    if pods_of:
-        change.lost = format_hours(sum(lost_milli_seconds(picture, pod) for pod in pods_of))
-    return change
+    return Change(what, key, project, pods, format_gpus(milli), message)
+
+
+def _lost_by_fate(picture: Picture) -> dict[tuple[str, str], int]:
+    """What the plan wastes of each workload that it stops or moves, in milli-GPU times seconds."""
+    found: dict[tuple[str, str], int] = {}
+    for each in leaving(picture.plan):
+        fate = each.workload, "stops" if isinstance(each, Eviction) else "moves"
+        found[fate] = found.get(fate, 0) + lost_milli_seconds(picture, _pod_of(each))
+    return found
 
 
 def _pod_of(each: Eviction | Move) -> PodView:
