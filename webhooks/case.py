@@ -63,7 +63,7 @@ class PodCase:
         if stated := self.stated_group:
             return stated
         is_needed = not self.origin.is_alone or self.states_minimum
-        return self.origin.group if is_needed and self.demand.is_ours else ""
+        return self.origin.group if is_needed and self.demand.is_gpu_work else ""
 
     @property
     def states_minimum(self) -> bool:

@@ -62,7 +62,7 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
         hide_cards(patch)
         if nri_plugin and case.delivery == "agent":
             _require(patch, case, nri_plugin)
-    if case.demand.is_ours:
+    if case.demand.is_gpu_work:
         _set_priority(patch, case)
         for key, value in case.node_labels.items():
             patch.set(("spec", "nodeSelector", key), value)
@@ -123,11 +123,11 @@ def _leave_native_group(patch: PatchBuilder, case: PodCase) -> None:
 
 def _label(patch: PatchBuilder, case: PodCase) -> None:
     group = case.group
-    replica_of = case.replica_of if case.demand.is_ours else ""
+    replica_of = case.replica_of if case.demand.is_gpu_work else ""
     preemptibility = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
     if replica_of:
         preemptibility = names.PREEMPTIBLE
-    elif not preemptibility and not group and case.demand.is_ours:
+    elif not preemptibility and not group and case.demand.is_gpu_work:
         # The group may state it for all its pods, so the label is not set here.
         preemptibility = _usual_preemptibility(case)
     for key, value in (

@@ -101,7 +101,7 @@ def warnings(case: PodCase) -> Iterator[str]:
     if 0 < mib < SMALL_MIB and not case.translation:
         yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
     named = case.pod.spec.scheduler_name
-    if not case.demand.is_ours and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
+    if not case.demand.is_gpu_work and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
         yield f"the pod asks for no GPU: Ballast leaves it to the scheduler {named:.80}"
     if case.translation:
         said = ", ".join(f"{key}: {value}" for key, value in sorted(case.translation.notes.items()))

@@ -241,7 +241,7 @@ def _objection(case: PodCase) -> Refused | None:
     why = validate.check_reserved(pod) or validate.check_words(pod)
     if why:
         return why
-    if case.demand.is_ours:
+    if case.demand.is_gpu_work:
         return (
             validate.check_scheduler(pod, case.project)
             or validate.check_request(pod, case.demand)

@@ -162,11 +162,6 @@ class Demand(Struct, frozen=True, gc=False):
         """Whether queues are charged GPUs for it: cards, or instances that cards are cut into."""
         return self.devices > 0 or self.counted_milli > 0
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether it is a matter of GPUs: of cards, or of instances that cards are cut into."""
-        return self.devices > 0 or bool(self.counted)
-
 
 def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
     """The value of the first key that is there and not empty, else the empty string."""

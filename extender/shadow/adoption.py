@@ -194,7 +194,7 @@ class _Adoption:
     def _take(self, pod: Pod) -> None:
         pod = self._in_our_words(pod)
         demand = read_demand(pod)
-        if isinstance(demand, Refused) or not demand.is_ours:
+        if isinstance(demand, Refused) or not demand.is_gpu_work:
             if pod.spec.node_name:
                 self._state.apply(Upserted(pod))
             return
@@ -333,7 +333,7 @@ def _project_per_namespace(pods: Iterable[Pod]) -> list[QueueObject]:
         {
             pod.metadata.namespace
             for pod in pods
-            if isinstance(found := read_demand(pod), Refused) or found.is_ours or speaks(pod)
+            if isinstance(found := read_demand(pod), Refused) or found.is_gpu_work or speaks(pod)
         }
         - set(names.SYSTEM_NAMESPACES)
     )

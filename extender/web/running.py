@@ -34,7 +34,7 @@ def running_of(pods: Iterable[Pod]) -> list[Running]:
     members: defaultdict[str, list[tuple[Pod, int]]] = defaultdict(list)
     for pod in pods:
         demand = None if pod.is_terminal or not pod.spec.node_name else read_demand(pod)
-        if demand is None or isinstance(demand, Refused) or not demand.is_ours:
+        if demand is None or isinstance(demand, Refused) or not demand.is_gpu_work:
             continue
         members[_name_of(pod)].append((pod, demand.total_milli))
     found = [_running(name, listed) for name, listed in members.items()]

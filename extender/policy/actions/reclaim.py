@@ -53,7 +53,7 @@ from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, small
 from extender.policy.queues.room import check_room, format_amount
 from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session, placed_amounts
-from extender.state.model import GPU, UNLIMITED, Amounts, PodView
+from extender.state.model import GPU, UNLIMITED, Amounts
 
 _Precedence = tuple[bool, int]
 _RuleKey = tuple[
@@ -349,7 +349,7 @@ def _protect_gpu_quotas(
         key=lambda p: (candidates.rank[candidates.owner[p]], candidates.lost[p], -p),
     )
     for p in cheapest_first:
-        if not _has_gpus(candidates.pods[p]):
+        if not candidates.pods[p].demand.is_gpu_work:
             continue
         gpu = candidates.amounts[3 * p]
         path, _ = compared(candidates.leaves[candidates.owner[p]], level_of)
@@ -358,10 +358,6 @@ def _protect_gpu_quotas(
         else:
             found[p] = NOTHING
     return found
-
-
-def _has_gpus(pod: PodView) -> bool:
-    return bool(pod.cards or pod.demand.devices or pod.demand.counted)
 
 
 def _beside_np(queue: Queue, floor: Amounts, above: Amounts) -> Amounts:

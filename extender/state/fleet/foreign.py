@@ -24,7 +24,7 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
     """Whether the pod, with `row` on its node or none, holds what we did not give it."""
     if not facts.node:
         return False
-    if facts.is_mirror or (facts.has_read_claims and not facts.demand.is_ours):
+    if facts.is_mirror or (facts.has_read_claims and not facts.demand.is_gpu_work):
         return True
     asks = facts.demand.wants_gpu or facts.plugin_cards > 0
     return asks and row is None and not was_given(facts)

@@ -188,7 +188,7 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
     """
     if names.GATE in pod.gates or was_released(pod):
         return True
-    return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_ours
+    return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_gpu_work
 
 
 def waits_elsewhere(pod: Pod) -> bool:
@@ -331,7 +331,7 @@ def read_cards(text: str) -> tuple[CardShare, ...]:
 
 def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:
     """Why a pod that asks for no GPU is not released: the ledger has nothing to reserve for it."""
-    if names.GATE not in pod.gates or demand.is_ours:
+    if names.GATE not in pod.gates or demand.is_gpu_work:
         return None
     meta = pod.metadata
     return Refused(
