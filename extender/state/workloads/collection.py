@@ -21,7 +21,7 @@ from extender.state.workloads.finished import Finished
 from extender.state.workloads.members import Members, workload_key
 from extender.state.workloads.own_groups import repeats_pods
 from extender.state.workloads.staleness import Gangs
-from extender.state.workloads.stated import ShortJob, short_job
+from extender.state.workloads.stated import ShortJob, runs, short_job
 from extender.state.workloads.successors import suits
 
 
@@ -146,10 +146,15 @@ class Workloads:
             self.touch_all()
 
     def set_job_size(self, job: ShortJob, n_pods: int | None) -> None:
-        """Take how many pods the Job runs at once; None: as its pods say."""
+        """Take how many pods the Job runs at once, no more than was known while any of its pods
+        runs; None: as its pods say."""
         sizes = self._assembly.job_sizes
         before = sizes.pop(job.uid, None)
         if n_pods is not None:
+            if before is not None and any(
+                runs(self.facts[uid]) for uid in self._members.of.get(job.key, ())
+            ):
+                n_pods = min(n_pods, before)
             sizes[job.uid] = n_pods
         if before != n_pods:
             self._dirty.add(job.key)
@@ -284,7 +289,8 @@ class Workloads:
             pods = tuple(map(held, pods))
         view = self._assembly.workload(key, facts, group, pods)
         succeeded = self._finished.count(key, facts) if view.is_group else None
-        if job := short_job(key, facts, group, succeeded.total() if succeeded else 0):
+        n_succeeded = succeeded.total() if succeeded else 0
+        if job := short_job(key, facts, group, n_succeeded, self._assembly.job_sizes):
             self._short[key] = job
         if succeeded:
             view = without_succeeded(view, succeeded)

@@ -3,7 +3,8 @@
 Pods carry the number that held when they were created, and their owner may be scaled later. So the
 youngest pod's number counts, and while pods run, no more than the least that any of these says: a
 gang that runs is not stopped because its owner asks for more pods. And where all pods are of one
-Job, the number is never above the pods that the Job runs at once, as far as that is known.
+Job, the number is never above the pods that the Job runs at once, as far as that is known. What is
+known counts for as long as pods run that it held for: if the Job is scaled up, its gang runs on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,22 +54,27 @@ def spec_of(
 
 
 def short_job(
-    key: str, facts: Listed, group: GpuPodGroup | None, n_succeeded: int
+    key: str,
+    facts: Listed,
+    group: GpuPodGroup | None,
+    n_succeeded: int,
+    job_sizes: Mapping[str, int],
 ) -> ShortJob | None:
-    """The Job whose size may be smaller than its pods say, since it makes no more of them now."""
-    if not facts[0].group or not _is_by_pods(group):
+    """The Job whose size may be smaller than its pods say, since it makes no more of them now, or
+    was known to make fewer while those ran that run."""
+    if not facts[0].group or not _is_by_pods(group) or not (job := _job_of(facts)):
         return None
-    n_pods = n_succeeded + sum(not fact.is_terminating for fact in facts)
-    if n_pods >= stated_minimum(facts) or not (job := _job_of(facts)):
-        return None
-    return ShortJob(key, facts[0].namespace, job.name, job.uid)
+    n_needed = stated_minimum(facts) - n_succeeded
+    is_short = sum(not fact.is_terminating for fact in facts) < n_needed
+    was_short = job.uid in job_sizes and 0 < sum(map(runs, facts)) < n_needed
+    return ShortJob(key, facts[0].namespace, job.name, job.uid) if is_short or was_short else None
 
 
 def stated_minimum(facts: Listed) -> int:
     """The number of the youngest pod that states one, the largest where several are as young; or
     the least number of those that run, if that is less."""
     stated = [(fact.created_at, fact.min_member) for fact in facts if fact.min_member]
-    running = (fact.min_member for fact in facts if fact.min_member and _runs(fact))
+    running = (fact.min_member for fact in facts if fact.min_member and runs(fact))
     return min((max(stated, default=(0, 1))[1], *running))
 
 
@@ -79,7 +85,7 @@ def _stated_sub_groups(facts: Listed) -> SubGroups:
     if not stated:
         return ()
     youngest = max(stated, key=lambda fact: (fact.created_at, *_size(fact.sub_groups)))
-    running = (fact.sub_groups for fact in stated if _runs(fact))
+    running = (fact.sub_groups for fact in stated if runs(fact))
     return min((youngest.sub_groups, *running), key=_size)
 
 
@@ -87,7 +93,8 @@ def _size(sub_groups: SubGroups) -> tuple[int, SubGroups]:
     return sum(n_pods for _, n_pods in sub_groups), sub_groups
 
 
-def _runs(facts: PodFacts) -> bool:
+def runs(facts: PodFacts) -> bool:
+    """Whether the pod has its node and is not about to leave it."""
     return bool(facts.node) and not facts.is_terminating
 
 

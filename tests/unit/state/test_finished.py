@@ -15,6 +15,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, WorkloadView
 from extender.state.trees import without_succeeded
 from extender.state.workloads import finished
+from extender.state.workloads.stated import ShortJob
 from tests.support.builders import PodBuilder, node, pod, pod_group, project
 
 
@@ -282,6 +283,43 @@ def test_a_job_that_asks_for_more_or_for_nothing_leaves_a_minimum() -> None:
     assert view_of(state).min_member == 4
     state.set_job_size(job, 0)
     assert view_of(state).min_member == 1
+
+
+def scaled_down_and_up_again() -> tuple[ClusterState, ShortJob]:
+    """A gang of a Job of 4 that was scaled to 3 and back; its fourth pod waits."""
+    state = state_of(node("n1").build(), *(of_job(name).bound("n1").build() for name in "abc"))
+    (job,) = state.short_jobs()
+    state.set_job_size(job, 3)
+    state.apply(Upserted(of_job("d").created(20).build()))
+    state.set_job_size(job, 4)
+    return state, job
+
+
+def test_a_gang_runs_on_when_its_job_is_scaled_up_again() -> None:
+    state, job = scaled_down_and_up_again()
+    state.snapshot(7)
+    assert (view_of(state).min_member, view_of(state).stale_since) == (3, None)
+    assert starts(view_of(state)) == ["d"]
+    assert state.short_jobs() == {job}
+
+
+def test_a_job_that_was_scaled_up_again_counts_in_full_once_all_its_pods_run() -> None:
+    state, job = scaled_down_and_up_again()
+    state.apply(Upserted(of_job("d").created(20).bound("n1").build()))
+    assert not state.short_jobs()
+    state.set_job_size(job, None)
+    state.apply(gone("c"))
+    assert view_of(state).min_member == 4
+
+
+def test_a_job_that_was_scaled_up_again_starts_in_full_once_no_pod_of_it_runs() -> None:
+    state, job = scaled_down_and_up_again()
+    for name, again in zip("abc", "efg", strict=True):
+        state.apply(gone(name))
+        state.apply(Upserted(of_job(again).created(30).build()))
+    assert not state.short_jobs()
+    state.set_job_size(job, None)
+    assert view_of(state).min_member == 4
 
 
 @pytest.mark.parametrize("leaves", [False, True])
