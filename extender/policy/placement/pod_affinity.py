@@ -5,7 +5,7 @@ which divides the nodes into domains. Affinity requires such a peer in the domai
 none anywhere, a pod that its own term selects may be the first, the bootstrap pod. Anti-affinity
 requires that there is none, and keeps the pods that it selects out of its owner's domain too. The
 rules are kube-scheduler's (`plugins/interpodaffinity`). Nothing is counted where no pod of the
-snapshot has a term.
+snapshot has a term, nor for an anti-affinity term that selects none.
 """
 
 from array import array
@@ -69,7 +69,10 @@ class PodAffinity:
         """Whether any of the pods has a term, or is selected by one."""
         if not self._known:
             return False
-        return any(_has_terms(pod) or self._census_of(pod) for pod in pods)
+        return any(
+            pod.constraints.pod_affinity or self._census_of(pod) or any(self._anti_terms(pod))
+            for pod in pods
+        )
 
     def together(self, pods: Sequence[PodView]) -> str:
         """The topology key by which one of the pods must be beside another of them; empty where
@@ -122,9 +125,8 @@ class PodAffinity:
         labels = self._nodes.labels[ix]
         for census in self._census_of(pod):
             _count(census.present, labels, census.term, (now, later))
-        for term in pod.constraints.pod_anti_affinity:
-            census = self._known[pod.namespace, term]
-            _count(census.keepers, labels, term, (now, later))
+        for census in self._anti_terms(pod):
+            _count(census.keepers, labels, census.term, (now, later))
         for term in pod.constraints.pod_affinity if now else ():
             placed = self._known[pod.namespace, term].placed_this_cycle
             if now > 0:
@@ -169,9 +171,8 @@ class PodAffinity:
     def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[Moment, int]) -> bool:
         """Whether the anti-affinity terms of the pod and of the pods there are met."""
         (moment, itself), constraints = when, pod.constraints
-        for term in constraints.pod_anti_affinity:
-            domain = labels.get(term.topology_key)
-            census = self._known[pod.namespace, term]
+        for census in self._anti_terms(pod):
+            domain = labels.get(census.term.topology_key)
             if domain and census.present[moment][domain] > itself * census.selects(pod):
                 return False
         for census in self._census_of(pod):
@@ -210,6 +211,12 @@ class PodAffinity:
                 found.add((key, self._nodes.labels[ix].get(key, "")))
         return found
 
+    def _anti_terms(self, pod: PodView) -> Iterator[_Census]:
+        """The anti-affinity terms of the pod, as far as they select any pod."""
+        for term in pod.constraints.pod_anti_affinity:
+            if census := self._known.get((pod.namespace, term)):
+                yield census
+
     def _census_of(self, pod: PodView) -> Sequence[_Census]:
         """The terms of all pods that select the pod."""
         key = pod.namespace, pod.labels
@@ -220,13 +227,20 @@ class PodAffinity:
         return found
 
     def _read(self, snapshot: Snapshot) -> None:
-        """Costs the workloads that have terms; where there are any, all that run."""
+        """Costs the workloads that have terms; where there are any, all."""
+        needed = set[tuple[str, PodTerm]]()
         for key in tally_of(snapshot).picky:
             for pod in snapshot.workloads[key].pods:
+                needed.update((pod.namespace, term) for term in pod.constraints.pod_affinity)
                 for term in (*pod.constraints.pod_affinity, *pod.constraints.pod_anti_affinity):
                     self._known.setdefault((pod.namespace, term), _Census(pod.namespace, term))
         if not self._known:
             return
+        pods = (pod for workload in snapshot.workloads.values() for pod in workload.pods)
+        needed.update(
+            (census.namespace, census.term) for pod in pods for census in self._census_of(pod)
+        )
+        self._known = {key: self._known[key] for key in self._known if key in needed}
         for workload in snapshot.workloads.values():
             for pod in workload.pods:
                 later = 0 if pod.is_terminating else 1
@@ -236,10 +250,6 @@ class PodAffinity:
                         self.change(ix, pod, 1, is_there_later)
         for census in self._known.values():
             census.keep_placed(snapshot.placed)
-
-
-def _has_terms(pod: PodView) -> bool:
-    return bool(pod.constraints.pod_affinity or pod.constraints.pod_anti_affinity)
 
 
 def _has_more(counts: Counter[str], than: int) -> bool:
