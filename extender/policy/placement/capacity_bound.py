@@ -2,8 +2,9 @@
 
 A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) has no part in
 the shares and holds up no other work; nor has a gang that is larger than every domain of a level in
-which it must be together. The bound is optimistic: it looks at each kind of pod of a workload, and
-at each group of its tree, alone, and leaves out pod affinity.
+which it must be together, or has more pods that must keep apart than there are domains for them.
+The bound is optimistic: it looks at each kind of pod of a workload, at each group of its tree and
+at each of its anti-affinity terms alone, and leaves out pod affinity and other workloads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +16,11 @@ from extender.policy.placement.node_filter import NodeFilter, NodeSet
 from extender.policy.placement.topology import TopologyDomains, TopologyLevel, required_rules
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
-from extender.state.model import Constraints, PodView, TopologyRule
+from extender.state.model import Constraints, PodTerm, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
-#: Node pool, topology, level, and what is asked for in one of its domains.
+#: Node pool, topology, level, and what is asked for in one of its domains; or node pool, label, and
+#: what is asked for in a domain each.
 _Together = tuple[str, str, str, ShapesKey]
 
 
@@ -80,8 +82,33 @@ class CapacityBound:
     ) -> bool:
         if not all(self._allows(shape, pool) for shape in shapes):
             return False
+        if len(chunk) > 1 and not all(
+            self._allows_apart(key, pods, pool) for key, pods in _kept_apart(chunk)
+        ):
+            return False
         rules = required_rules(pending.workload, chunk)
         return all(self.allows_together(rule, pods, pool) for rule, pods in rules)
+
+    def _allows_apart(self, label: str, pods: Sequence[PodView], pool: str) -> bool:
+        """Whether each of the pods could have a domain of the label for itself."""
+        shapes = shapes_of(pods)
+        key = pool, label, "", key_of(shapes)
+        known = self._together.get(key)
+        if known is None:
+            known = self._together[key] = shapes, self._has_domains(label, shapes, pool)
+        return known[1]
+
+    def _has_domains(self, label: str, shapes: Sequence[Shape], pool: str) -> bool:
+        found = set[str]()
+        for shape in shapes:
+            for ix in self.node_filter.candidates(pool, shape.constraints):
+                if _most_on(self.nodes, ix, shape.demand):
+                    domain = self.nodes.labels[ix].get(label)
+                    if not domain:
+                        # Nodes without the label keep no pods apart.
+                        return True
+                    found.add(domain)
+        return len(found) >= sum(shape.count for shape in shapes)
 
     def _rooms(self, shape: Shape, level: TopologyLevel, pool: str) -> dict[NodeSet, int]:
         """How many of the shape's pods each domain holds at most, when empty."""
@@ -102,6 +129,16 @@ class CapacityBound:
             if n_held >= shape.count:
                 return shape.count
         return n_held
+
+
+def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView]]]:
+    """Topology keys, each with pods of one workload that must be in different domains of it."""
+    found: dict[PodTerm, list[PodView]] = {}
+    for pod in pods:
+        for term in pod.constraints.pod_anti_affinity:
+            if set(term.labels) <= set(pod.labels):
+                found.setdefault(term, []).append(pod)
+    return [(term.topology_key, apart) for term, apart in found.items()]
 
 
 def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:
