@@ -224,16 +224,6 @@ async def test_an_object_that_turns_to_poison_is_not_removed_until_it_is_deleted
         await mirror.until(lambda: "c" not in mirror.names)
 
 
-async def test_a_large_object_passes_through_the_watch(api: Api, client: Client) -> None:
-    configmaps = Resource(Large, "/api/v1", "configmaps")
-    mirror = Mirror()
-    async with reflecting(client, configmaps, mirror, namespace=api.namespace):
-        data = {"text": "x" * (1024 * 1024 - 100)}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": data}
-        await client.request("POST", configmaps.url(api.namespace), body=body)
-        await mirror.until(lambda: "big" in mirror.names)
-
-
 async def test_an_object_that_the_listener_cannot_take_hides_no_other(
     api: Api, client: Client
 ) -> None:
@@ -356,11 +346,6 @@ async def test_credentials_that_stay_refused_end_the_reflector(api: Api, tmp_pat
         with pytest.raises(Unauthorized):
             async with asyncio.timeout(20):
                 await reflector.run()
-
-
-class Large(Struct):
-    metadata: ObjectMeta
-    data: dict[str, str]
 
 
 def _n_watches() -> float:
