@@ -25,6 +25,13 @@ from extender.state.model import PodView, TopologyRule
 #: Said, before the pool's name, of work that would not fit if all that runs had left.
 NEVER: Final = "it will never start on the nodes of pool"
 
+#: Causes that a required domain may be part of.
+_OF_DOMAINS: Final = (
+    Reason.INSUFFICIENT_GPU,
+    Reason.NO_TOPOLOGY_DOMAIN,
+    Reason.POD_AFFINITY_UNMET,
+)
+
 
 def help_for(refused: Refused) -> str:
     """What helps the workload that is refused, in one sentence; empty where nothing is known to."""
@@ -94,14 +101,14 @@ class Shortages:
         if known is not None:
             return known[1]
         crowds = _crowds(pods)
-        cause = self._look(crowds, pool)
-        if rules and cause.reason in (Reason.INSUFFICIENT_GPU, Reason.NO_TOPOLOGY_DOMAIN):
+        cause = self._look(crowds, pods, pool)
+        if rules and cause.reason in _OF_DOMAINS:
             cause = self._name_domain(rules, pool, cause)
         if is_known:
             self._known[key] = crowds, cause
         return cause
 
-    def _look(self, crowds: Sequence[_Crowd], pool: str) -> _Cause:
+    def _look(self, crowds: Sequence[_Crowd], pods: Sequence[PodView], pool: str) -> _Cause:
         for crowd in crowds:
             # The peers that small pods need may be the other pods of the chunk.
             cause = self._alone(crowd, pool, minds_others=crowd is crowds[0])
@@ -111,12 +118,7 @@ class Shortages:
             cause = self._all_of(crowd, pool)
             if cause is not None:
                 return cause
-        needs = " and ".join(
-            f"{_cards(crowd.pod.demand) or _host(crowd.pod.demand)} in"
-            f" {f'each of {crowd.count} pods' if crowd.count > 1 else 'one pod'}"
-            for crowd in crowds
-        )
-        return _Cause(Reason.INSUFFICIENT_GPU, f"needs {needs}; not all of them fit at once")
+        return self._together(crowds, pods, pool)
 
     def _alone(self, crowd: _Crowd, pool: str, *, minds_others: bool) -> _Cause | None:
         """Why not even one such pod has a place, or None when it has."""
@@ -152,16 +154,16 @@ class Shortages:
     def _all_of(self, crowd: _Crowd, pool: str) -> _Cause | None:
         """Why only some of the pods have places, or None: they all have, or it can't be told."""
         demand = crowd.pod.demand
-        if crowd.count == 1 or demand.counted or self.places.pod_affinity.concerns((crowd.pod,)):
+        if crowd.count == 1 or demand.counted:
             return None
         n_in = self._count(crowd, demand, pool)
         if n_in >= crowd.count:
             return None
         reason, needs = Reason.INSUFFICIENT_GPU, _cards(demand)
-        bare = replace(demand, cpu_milli=0, memory_mib=0)
-        if not needs or self._count(crowd, bare, pool) >= crowd.count:
-            reason = Reason.INSUFFICIENT_NODE_RESOURCES
-            needs = " with ".join(each for each in (needs, _host(demand)) if each)
+        if self._count(crowd, Demand(), pool) < crowd.count:
+            reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, "a pod slot"
+        elif not needs or self._count(crowd, _bare(demand), pool) >= crowd.count:
+            reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, _cards_and_host(demand)
         n_ever = self.bound.count(Shape(demand, crowd.pod.constraints, crowd.count), pool)
         if n_ever < crowd.count and self.places.pools[pool].elastic is None:
             nodes = self._nodes(
@@ -171,6 +173,28 @@ class Shortages:
             return _Cause(reason, why, is_for_ever=True)
         fit = "fits" if n_in == 1 else "fit"
         return _Cause(reason, f"{crowd.needs(needs)}; only {n_in} of them {fit} at once")
+
+    def _together(self, crowds: Sequence[_Crowd], pods: Sequence[PodView], pool: str) -> _Cause:
+        """Why not all of the pods have places at once, although those of each shape have."""
+        reason, lack, asked = Reason.INSUFFICIENT_GPU, "", _cards_or_host
+        if len(crowds) == 1 and self.places.pod_affinity.concerns(pods):
+            reason = Reason.POD_AFFINITY_UNMET
+            lack = ", since pod affinity or anti-affinity bars some of them from nodes with room"
+        elif not self._fit_at_once(pods, pool) and self._fit_at_once(_bare_of(pods), pool):
+            reason, asked = Reason.INSUFFICIENT_NODE_RESOURCES, _cards_and_host
+        needs = " and ".join(
+            f"{asked(crowd.pod.demand)} in"
+            f" {f'each of {crowd.count} pods' if crowd.count > 1 else 'one pod'}"
+            for crowd in crowds
+        )
+        return _Cause(reason, f"needs {needs}; not all of them fit at once{lack}")
+
+    def _fit_at_once(self, pods: Sequence[PodView], pool: str) -> bool:
+        """Whether all have places, wherever in the pool."""
+        mark = self.places.sim.checkpoint()
+        placed = self.places.place_in(pods, pool, "now")
+        self.places.sim.rollback(mark)
+        return placed is not None
 
     def _count(self, crowd: _Crowd, demand: Demand, pool: str) -> int:
         """How many such pods fit now, up to as many as there are."""
@@ -338,6 +362,26 @@ def _cards(demand: Demand) -> str:
     if mib := demand.gpu_memory_mib:
         return f"{mib} MiB of GPU memory on {'one GPU' if n == 1 else several}"
     return f"{format_gpus(demand.milli)} of {'a GPU' if n == 1 else several}"
+
+
+def _bare(demand: Demand) -> Demand:
+    """The demand without CPU and memory."""
+    return replace(demand, cpu_milli=0, memory_mib=0)
+
+
+def _bare_of(pods: Sequence[PodView]) -> list[PodView]:
+    """The pods as if they asked for no CPU and memory."""
+    return [replace(pod, demand=_bare(pod.demand)) for pod in pods]
+
+
+def _cards_or_host(demand: Demand) -> str:
+    """What it asks for of GPUs, or of nodes if it asks for no GPU."""
+    return _cards(demand) or _host(demand)
+
+
+def _cards_and_host(demand: Demand) -> str:
+    """All that it asks for."""
+    return " with ".join(each for each in (_cards(demand), _host(demand)) if each)
 
 
 def _host(demand: Demand) -> str:

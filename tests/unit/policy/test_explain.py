@@ -120,6 +120,34 @@ def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
     )
 
 
+def test_unequal_pods_that_lack_cpu_together_are_not_told_that_gpus_lack() -> None:
+    cluster = cluster_of(8, cpu=4000)
+    cluster.job("job", "a", 1, cpu=3000, pods=2)
+    workload = cluster.workloads["ns/job"]
+    large, small = workload.pods
+    small = replace(small, demand=replace(small.demand, cpu_milli=2000))
+    cluster.workloads["ns/job"] = replace(workload, pods=(large, small))
+    refused = why(cluster)
+    assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
+    assert "1 GPU with 3 CPU in one pod and 1 GPU with 2 CPU in one pod" in refused.detail
+
+
+def test_pods_that_exclude_one_another_are_told_so() -> None:
+    apart = Constraints(pod_anti_affinity=(PodTerm("host", (("app", "db"),)),))
+    cluster = cluster_of()
+    cluster.node("n0", gpus=4, labels={"host": "n0"})
+    cluster.job("job", "a", pods=2, labels={"app": "db"}, constraints=apart)
+    assert why(cluster).reason is Reason.POD_AFFINITY_UNMET
+
+
+def test_pod_slots_that_lack_are_told_apart() -> None:
+    cluster = cluster_of(8, pods=1)
+    cluster.job("job", "a", 1, pods=2)
+    refused = why(cluster)
+    assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
+    assert "a pod slot in each of 2 pods" in refused.detail
+
+
 @pytest.mark.parametrize(
     ("gpus", "needs", "n_held"),
     [
