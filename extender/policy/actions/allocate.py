@@ -24,7 +24,12 @@ from extender.policy.workloads.pending import Pending, why_behind
 from extender.state.model import PodView
 
 #: Reasons that say: it may run, but there is no place for it.
-_LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
+_LACKS_PLACE = (
+    Reason.INSUFFICIENT_GPU,
+    Reason.INSUFFICIENT_NODE_RESOURCES,
+    Reason.NO_TOPOLOGY_DOMAIN,
+    Reason.POD_AFFINITY_UNMET,
+)
 
 #: Workloads of a project, the highest priority first, that may start before a drained one.
 _MOST_PRECEDING = 16
