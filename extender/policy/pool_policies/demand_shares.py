@@ -16,6 +16,7 @@ from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
+from extender.policy.preemption.candidate_table import in_leaving_order
 from extender.policy.queues.fairshare import children_first, fit_weights, granules
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts
@@ -107,6 +108,12 @@ def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDem
     return demands
 
 
+def surplus_key(pod: PodView) -> tuple[int, int]:
+    """Sorts pods of one workload, which are in leaving order, by which of them are surplus first:
+    those of the lowest order, then those that have run least."""
+    return pod.order, -pod.started_at
+
+
 def _add_held(
     session: Session, queues: PoolQueues, workload: WorkloadView, demand: _QueueDemand
 ) -> None:
@@ -115,7 +122,7 @@ def _add_held(
     if not here:
         return
     # Surplus is evicted in this order, read backwards.
-    here.sort(key=lambda pod: (-pod.started_at, pod.key), reverse=True)
+    here = sorted(in_leaving_order(here), key=surplus_key)[::-1]
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
     if has_groups(workload):

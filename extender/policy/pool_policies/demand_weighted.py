@@ -33,7 +33,7 @@ from extender.api.units import count_gpus, format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.simulation import Moment
 from extender.policy.plan import Eviction
-from extender.policy.pool_policies.demand_shares import divide_by_demand
+from extender.policy.pool_policies.demand_shares import divide_by_demand, surplus_key
 from extender.policy.preemption.candidate_table import find_candidates
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
@@ -246,9 +246,9 @@ class _Surplus:
                 statement.rollback(mark)
 
     def _next_unit(self, w: int, is_safe: bytearray) -> EvictionUnit | None:
-        """The smallest unit with GPUs that may be evicted, of equal ones that of the pod that has
-        run least; what budgets protect is noted. A pod on a cordoned node leaves with its gang
-        only."""
+        """The smallest unit with GPUs that may be evicted, of equal ones that of the pod of the
+        lowest order that has run least; what budgets protect is noted. A pod on a cordoned node
+        leaves with its gang only."""
         candidates, nodes = self.candidates, self.session.snapshot.nodes
         with_gpus = [
             p
@@ -259,7 +259,7 @@ class _Surplus:
         ruled_out = [p for p in candidates.guarded if p in with_gpus and p not in leaving]
         self._note_held_back(w, [p for p in ruled_out if not candidates.is_here[p]])
         with_gpus = [p for p in with_gpus if candidates.is_here[p]]
-        with_gpus.sort(key=lambda p: (-candidates.pods[p].started_at, candidates.pods[p].key))
+        with_gpus.sort(key=lambda p: surplus_key(candidates.pods[p]))
         units = [unit for p in with_gpus if (unit := candidates.unit_of(p)) is not None]
         pods = min(units, key=len, default=())
         is_whole = len(pods) == candidates.n_live[w]
