@@ -37,7 +37,7 @@ from operator import gt
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus, format_tenths
+from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus
 from extender.policy.actions.counter_reclaim import CounterReclaim
 from extender.policy.actions.held_turns import HeldTurns
 from extender.policy.actions.preemption_loop import PreemptionLoop
@@ -197,8 +197,11 @@ class _ReclaimRule(PreemptionRule):
         return self.session.settings.moves_reclaimed
 
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
-        """What both queues hold, and what they are entitled to."""
-        return f"{_share_of(request.leaf)}; {_share_of(victim_queue)}"
+        """What the compared queues hold, and their quotas or fair shares, whichever decide."""
+        path, level = compared(victim_queue, levels_of(request.leaf))
+        is_by_quota = not any(self.preemptor.surplus[level])
+        sides = request.leaf.chain[: level + 1], path
+        return "; ".join(_standing(side, is_by_quota=is_by_quota) for side in sides if side)
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`."""
@@ -380,10 +383,25 @@ def _without_unstated(quota: Amounts) -> Amounts:
     return (gpu, cpu, memory) if states_host(quota) else (gpu, 0, 0)
 
 
-def _share_of(queue: Queue) -> str:
-    """What the queue holds and is entitled to, for owners of work that is reclaimed."""
-    held, share = count_gpus(queue.held[GPU]), format_tenths(queue.deserves[GPU])
-    return f"{queue.name} holds {held} of its fair share of {share}"
+def _standing(side: Sequence[Queue], *, is_by_quota: bool) -> str:
+    """What the queues of one side hold, the one that is compared last, for owners of work that is
+    reclaimed. Users are named where users of one project are compared."""
+    told = []
+    for queue in side:
+        if queue.is_user != side[-1].is_user:
+            continue
+        name, held = queue.name.replace("/", " "), count_gpus(queue.held[GPU])
+        bound = (queue.quota if is_by_quota else queue.deserves)[GPU]
+        what = "quota" if is_by_quota else _entitled_by(queue, GPU)
+        figure = format_gpus(bound) if bound < UNLIMITED else "unlimited"
+        told.append(f"{name} holds {held} ({what} {figure})")
+    return ", ".join(told)
+
+
+def _entitled_by(queue: Queue, resource: int) -> str:
+    """What it deserves: its fair share or, where that is more, its quota."""
+    share, quota = queue.share_to_take[resource], queue.quota[resource]
+    return "fair share" if share >= quota else "quota"
 
 
 def _has_its_share(
@@ -394,18 +412,17 @@ def _has_its_share(
     `where` names the pool of these figures, if there are several.
     """
     leaf = request.leaf
-    short = [
-        r for r in RESOURCES if request.need[r] and leaf.allocated[r] + request.need[r] > bound[r]
-    ]
+    then = sum_amounts((frozen(leaf.allocated), request.need))
+    short = [r for r in RESOURCES if request.need[r] and then[r] > bound[r]]
     resource = GPU if GPU in short else short[0]
-    need, has, most = (
-        format_amount(resource, amounts[resource])
-        for amounts in (request.need, leaf.allocated, bound)
+    need, would_hold, most = (
+        format_amount(resource, amounts[resource]) for amounts in (request.need, then, bound)
     )
-    if resource == GPU:
-        has = has.removesuffix(" GPUs").removesuffix(" GPU")
-    held = f"{leaf.name} has {has} of its fair share of {most}{where}"
-    share = f"{held}, so no pod is evicted for it"
+    what = _entitled_by(leaf, resource)
+    share = (
+        f"with this work {leaf.name} would hold {would_hold}{where}, above its {what} of {most},"
+        " so no pod is evicted for it"
+    )
     if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
         return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")
     return Refused(Reason.OVER_FAIR_SHARE, f"{request.key}: needs {need}; {share}")

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import count_gpus, format_gpus, format_tenths
+from extender.api.units import count_gpus, format_gpus
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.simulation import Moment
 from extender.policy.plan import Eviction
@@ -218,7 +218,7 @@ class _Surplus:
             pods = [self.candidates.pods[p] for p in unit.pods]
             workload, leaf = self.candidates.workloads[unit.w], self.candidates.leaves[unit.w]
             preemptor = next((preemptors[p.node] for p in pods if p.node in preemptors), "")
-            held, share = count_gpus(leaf.held[GPU]), format_tenths(leaf.share[GPU])
+            held, share = count_gpus(leaf.held[GPU]), format_gpus(leaf.share[GPU])
             note = f"{leaf.name} holds {held} of its share of {share}"
             for pod in pods:
                 self.session.evict(Eviction(pod, workload.key, Reason.RECLAIMED, preemptor, note))

@@ -107,7 +107,7 @@ async def test_a_reclaimed_job_learns_for_whom_and_with_which_figures(scene: Sce
     await scene.until(lambda: len(told()) == 3, "an event for each victim, and one for the Job")
     for event in told():
         assert "reclaimed for project team-b (1 GPU): team-b holds" in event["note"]
-        assert "GPUs of its fair share of 2.0; team-a holds" in event["note"]
+        assert "(quota 2); team-a holds" in event["note"]
         assert "Job borrower creates the pod again" in event["note"]
         assert "secret" not in str(event)
     assert "borrower" not in str(scene.full_events("team-b"))

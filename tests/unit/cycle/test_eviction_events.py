@@ -41,7 +41,7 @@ def eviction(reason: Reason, note: str = "") -> Eviction:
 
 
 def test_a_reclaimed_pod_learns_the_project_and_the_figures_but_no_name() -> None:
-    note = "search holds 60 GPUs of its fair share of 71.0; vision holds 84 GPUs of its 73.1"
+    note = "search holds 60 GPUs (quota 71); vision holds 84 GPUs (quota 76)"
     other = workload("secret-model", "search")
     told = victim_note(eviction(Reason.RECLAIMED, note), VICTIM, other, JOB)
     assert told == (

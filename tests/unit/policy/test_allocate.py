@@ -347,7 +347,7 @@ class TestReasons:
         cluster.job("waits", "a")
         refused = decide(cluster.snapshot()).waits["ns/waits"]
         assert refused.reason is Reason.OVER_FAIR_SHARE
-        assert "a has 1 of its fair share of 1" in refused.detail
+        assert "a would hold 2 GPUs, above its fair share of 1 GPU" in refused.detail
 
     def test_nobody_who_got_everything_is_told_to_wait(self) -> None:
         cluster = one_node()
@@ -435,4 +435,4 @@ class TestWorkAlike:
         }
         for key, why in waits.items():
             assert why.detail.startswith(f"{key}: ")
-            assert f"; {key[3]} has 1 of its fair share" in why.detail
+            assert f"{key[3]} would hold 2 GPUs, above its fair share of 1 GPU" in why.detail

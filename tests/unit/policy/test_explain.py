@@ -287,7 +287,8 @@ def test_share_of_its_project_comes_after_the_want_of_a_place() -> None:
     assert refused.reason is Reason.OVER_FAIR_SHARE
     assert refused.detail == (
         "ns/job: needs 1 GPU; all 4 GPUs of the 2 ready nodes of pool default are taken;"
-        " a has 2 of its fair share of 2 GPUs, so no pod is evicted for it"
+        " with this work a would hold 3 GPUs, above its fair share of 2 GPUs,"
+        " so no pod is evicted for it"
     )
 
 
@@ -301,7 +302,7 @@ def test_share_of_a_project_with_several_pools_names_the_pool() -> None:
     cluster.job("job", "a", pools=("fast", "default"))
     refused = decide(cluster.snapshot()).waits["ns/job"]
     assert refused.reason is Reason.OVER_FAIR_SHARE
-    assert "a has 2 of its fair share of 2 GPUs in pool fast, so" in refused.detail
+    assert "a would hold 3 GPUs in pool fast, above its fair share of 2 GPUs, so" in refused.detail
 
 
 def test_limit_is_told_with_what_is_needed() -> None:

@@ -18,8 +18,51 @@ def full_node(gpus: int, **queues: dict[str, Any]) -> Cluster:
     return cluster
 
 
+def notes(cluster: Cluster) -> set[str]:
+    return {eviction.note for eviction in decide(cluster.snapshot()).evictions}
+
+
 def evicted(cluster: Cluster) -> set[str]:
     return {eviction.pod.name for eviction in decide(cluster.snapshot()).evictions}
+
+
+class TestNotes:
+    """What owners of reclaimed work are told: the figures by which the victims were chosen."""
+
+    def test_within_its_quota_the_quotas_are_told(self) -> None:
+        # b holds less than its fair share of 6, since the free GPUs are on nodes of one GPU.
+        cluster = full_node(4, a={"quota": 4}, b={"quota": 2})
+        for number in range(4):
+            cluster.node(f"small{number}", gpus=1)
+        cluster.job("b-jobs", "b", 2, pods=2, on="n0", min=1)
+        cluster.job("b-waits", "b", 3)
+        cluster.job("a-job", "a", 2)
+        assert notes(cluster) == {"a holds 0 GPUs (quota 4); b holds 4 GPUs (quota 2)"}
+
+    def test_above_its_quota_the_fair_shares_are_told(self) -> None:
+        cluster = full_node(8, a={"quota": 1}, b={"quota": 1, "weight": 3})
+        cluster.job("b-jobs", "b", pods=8, on="n0", min=1)
+        cluster.job("a-job", "a", 2)
+        assert notes(cluster) == {"a holds 0 GPUs (fair share 2); b holds 8 GPUs (fair share 6)"}
+
+    def test_queues_of_two_departments_are_told_with_their_departments(self) -> None:
+        cluster = full_node(8)
+        cluster.department("there", 6)
+        cluster.department("here", 2)
+        cluster.project("a", 2, department="there")
+        cluster.project("b", 2, department="here")
+        cluster.job("b-jobs", "b", pods=8, on="n0", min=1)
+        cluster.job("a-job", "a", 2)
+        assert notes(cluster) == {
+            "a holds 0 GPUs (quota 2), department there holds 0 GPUs (quota 6);"
+            " b holds 8 GPUs (quota 2), department here holds 8 GPUs (quota 2)"
+        }
+
+    def test_users_are_named_within_their_project_only(self) -> None:
+        cluster = full_node(8, a={"quota": 4}, b={"quota": 4})
+        cluster.job("b-jobs", "b", pods=8, on="n0", min=1, user="ben")
+        cluster.job("a-job", "a", 2, user="ann")
+        assert notes(cluster) == {"a holds 0 GPUs (quota 4); b holds 8 GPUs (quota 4)"}
 
 
 class TestShares:
