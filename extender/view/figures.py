@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
-from extender.api.units import format_gpus, format_tenths
+from extender.api.units import format_gpus
 from extender.policy.plan import Plan, QueueShare
 from extender.state.model import GPU
 from extender.state.snapshot import Snapshot
@@ -36,7 +36,7 @@ def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFi
         parent=view.parent if view else "",
         quota=format_gpus(quota) if is_limited(quota) else "unlimited",
         limit=format_gpus(limit) if is_limited(limit) else "",
-        fair_share=format_tenths(share.fair_share[GPU]),
+        fair_share=format_gpus(share.fair_share[GPU]),
         held=format_gpus(held),
         borrowed=format_gpus(max(0, held - quota)),
         waiting=format_gpus(max(0, share.requested[GPU] - held)),

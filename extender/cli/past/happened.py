@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from extender.api import names
 from extender.api.reasons import STOPS
+from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
 from extender.cli.terminal.show import Column, Listing
 from extender.kube.client import Client
@@ -58,9 +59,20 @@ def _of_pods(pods: list[Answer]) -> Iterator[Answer]:
             continue
         yield _item(meta["creationTimestamp"], "Pod", meta, "Created", "")
         if status.get("startTime"):
-            cards = (meta.get("annotations") or {}).get(names.ANNOTATION_CARDS, "")
-            where = f"on {pod['spec'].get('nodeName', '')}" + (f", cards {cards}" if cards else "")
+            where = f"on {pod['spec'].get('nodeName', '')}{_cards_of(meta)}"
             yield _item(status["startTime"], "Pod", meta, "Started", where)
+
+
+def _cards_of(meta: Answer) -> str:
+    """The cards of a pod with their indices, a part of one as 0.5."""
+    text = (meta.get("annotations") or {}).get(names.ANNOTATION_CARDS, "")
+    cards = [card.split(":") for card in filter(None, text.split(","))]
+    told = [
+        index if part == [str(MILLI_PER_GPU)] else f"{index} ({format_gpus(int(part[0]))})"
+        for index, *part, _ in cards
+    ]
+    noun = "card" if len(told) == 1 else "cards"
+    return f", {noun} {', '.join(told)}" if told else ""
 
 
 def _is_ours(pod: Answer) -> bool:

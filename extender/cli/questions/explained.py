@@ -61,8 +61,10 @@ def _print_head(out: "Console", answer: Answer) -> None:
 
 
 def _print_state(out: "Console", answer: Answer) -> None:
-    since = f" for {format_age(answer['waitsSince'])}" if answer.get("waitsSince") else ""
-    line = f"{_STATES[answer['state']]}{since}"
+    line = _STATES[answer["state"]]
+    if answer.get("waitsSince"):
+        age = format_age(answer["waitsSince"])
+        line += f" for {age}" if answer["state"] == "waits" else f", created {age} ago"
     if answer.get("reason"):
         line += f"   {safe(answer['reason'])}"
     if answer.get("nodes"):

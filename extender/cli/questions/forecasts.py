@@ -19,13 +19,18 @@ def when(forecast: Mapping[str, Any]) -> str:
     return f"{_clock(earliest)} to {_clock(latest)}"
 
 
-def how_sure(forecast: Mapping[str, Any]) -> str:
+def _how_sure(forecast: Mapping[str, Any]) -> str:
     """The word, and of how many such answers in the project how many held."""
     checked = forecast.get("checked", 0)
     word: str = forecast["word"]
     if not forecast.get("earliest") or not checked:
         return word
     return f"{word}, {forecast.get('held', 0)} of {checked} held"
+
+
+def in_short(forecast: Mapping[str, Any]) -> str:
+    """The time, and how sure it is: `by 14:40 (promised, 7 of 9 held)`; `none` without a time."""
+    return f"{when(forecast)} ({_how_sure(forecast)})" if forecast.get("earliest") else "none"
 
 
 def in_full(forecast: Mapping[str, Any]) -> str:

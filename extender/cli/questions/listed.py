@@ -1,6 +1,5 @@
 """The columns of lists."""
 
-from collections.abc import Callable
 from typing import Final
 
 from extender.api.units import format_age
@@ -12,12 +11,9 @@ def _waited(item: Answer) -> str:
     return format_age(item["waitsSince"]) if item.get("waitsSince") else "-"
 
 
-def _of_forecast(say: Callable[[Answer], str]) -> Callable[[Answer], object]:
-    def cell(item: Answer) -> object:
-        forecast = item.get("forecast")
-        return say(forecast) if forecast else "-"
-
-    return cell
+def _forecast(item: Answer) -> str:
+    forecast = item.get("forecast")
+    return forecasts.in_short(forecast) if forecast else "-"
 
 
 def _queue_name(item: Answer) -> str:
@@ -38,8 +34,7 @@ QUEUE: Final = Listing(
         Column("PRIORITY", "priority", is_wide=True),
         Column("WAITED", _waited),
         Column("REASON", "reason", style=lambda item: "red" if item.get("never") else ""),
-        Column("FORECAST", _of_forecast(forecasts.when)),
-        Column("SURE", _of_forecast(forecasts.how_sure)),
+        Column("FORECAST", _forecast),
         Column("MESSAGE", "message", is_wide=True, folds=True),
     ),
     _queue_name,
@@ -69,7 +64,7 @@ SHARES: Final = Listing(
         Column("POOL", "nodePool"),
         Column("QUOTA", "quota"),
         Column("LIMIT", "limit"),
-        Column("OWED", "fairShare"),
+        Column("FAIR SHARE", "fairShare"),
         Column("HELD", "held"),
         Column("BORROWED", "borrowed"),
         Column("WAITING", "waiting"),

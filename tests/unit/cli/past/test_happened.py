@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from extender.cli.past import happened
 
 
@@ -43,3 +45,25 @@ class TestHistory:
         group = {"metadata": {"name": "g", "namespace": "n"}, "status": {"conditions": [condition]}}
         (found,) = happened._of_groups([group])
         assert (found["what"], found["message"]) == ("NotScheduled", "OverLimit")
+
+    @pytest.mark.parametrize(
+        ("annotation", "told"),
+        [
+            ("", "on n1"),
+            ("3:1000:81920", "on n1, card 3"),
+            ("1:470:7219", "on n1, card 1 (0.47)"),
+            ("0:500:8192,2:500:8192", "on n1, cards 0 (0.5), 2 (0.5)"),
+        ],
+    )
+    def test_a_started_pod_is_told_with_its_cards(self, annotation: str, told: str) -> None:
+        meta = {
+            "namespace": "n",
+            "name": "p",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"ballast.dev/project": "a"},
+            "annotations": {"ballast.dev/cards": annotation},
+        }
+        status = {"startTime": "2026-01-01T00:00:01Z"}
+        pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
+        _, started = happened._of_pods([pod])
+        assert started["message"] == told

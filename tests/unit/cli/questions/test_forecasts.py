@@ -21,7 +21,7 @@ def test_a_promise_has_an_end_and_a_forecast_an_interval() -> None:
     assert forecasts.when(said("no forecast")) == "-"
     bound = said("no forecast", earliest=f"{SOON:%FT%TZ}", checked=9, held=8)
     assert forecasts.when(bound).startswith("not before ")
-    assert forecasts.how_sure(bound) == "no forecast, 8 of 9 held"
+    assert forecasts.in_short(bound) == f"{forecasts.when(bound)} (no forecast, 8 of 9 held)"
 
 
 def test_another_day_is_named() -> None:
@@ -30,8 +30,10 @@ def test_another_day_is_named() -> None:
 
 
 def test_how_often_it_held_stands_beside_it() -> None:
-    assert forecasts.how_sure(said("forecast", checked=9, held=7)) == "forecast, 7 of 9 held"
-    assert forecasts.how_sure(said("forecast")) == "forecast"
+    assert forecasts.in_short(said("forecast", checked=9, held=7)).endswith(
+        "(forecast, 7 of 9 held)"
+    )
+    assert forecasts.in_short(said("forecast")).endswith("(forecast)")
     assert "7 of the last 9" in forecasts.in_full(said("forecast", checked=9, held=7))
     assert "none in its project has come due" in forecasts.in_full(said("promised"))
 
@@ -39,4 +41,4 @@ def test_how_often_it_held_stands_beside_it() -> None:
 def test_no_forecast_says_why() -> None:
     told = forecasts.in_full(said("no forecast", message="nothing states its run time"))
     assert told == "no forecast: nothing states its run time"
-    assert forecasts.how_sure(said("no forecast")) == "no forecast"
+    assert forecasts.in_short(said("no forecast")) == "none"
