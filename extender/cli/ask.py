@@ -101,13 +101,21 @@ async def listed_or_none(client: Client, path: str, **options: str) -> list[Answ
 
 def path_of(plural: str, namespace: str, root: str = "/api/v1", name: str = "") -> str:
     """Where the objects of a namespace are, or of all where that is empty, or one object; raises
-    ClickException for what is no name."""
+    UsageError for what is not a name."""
     try:
         parts = ["namespaces", segment(namespace)] if namespace else []
         parts += [plural, *([segment(name)] if name else [])]
     except RequestRefused as error:
-        raise click.ClickException(error.message) from None
+        raise click.UsageError(error.message) from None
     return "/".join((root, *parts))
+
+
+def named(text: str) -> str:
+    """The name in `NAME` or `KIND/NAME`; raises UsageError."""
+    kind, slash, name = text.rpartition("/")
+    if not name or "/" in kind or (slash and not kind):
+        raise click.UsageError(f"{text!r} is neither NAME nor KIND/NAME, such as job/train-7")
+    return name
 
 
 async def keys_of(client: Client, namespace: str, selector: str) -> set[str]:

@@ -1,7 +1,8 @@
 """The command `ballast whatif`: on the cluster of now, by `ballast view`, or on a scenario file."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -11,6 +12,7 @@ from extender.cli.terminal.flags import How, Where, cluster_flags, format_flag
 if TYPE_CHECKING:
     from extender.view.picture import Picture
 
+Figure = TypeVar("Figure", str, int)
 #: What becomes of work: the sign before its line.
 _SIGNS: Final = {
     "starts": "[green]+[/green]",
@@ -66,9 +68,9 @@ def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...
 
 def _spec(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     spec = {
-        "quotas": dict(_pair(each, "--quota") for each in given["quotas"]),
-        "limits": dict(_pair(each, "--limit") for each in given["limits"]),
-        "budgets": dict(_hours(each) for each in given["budgets"]),
+        "quotas": _once((_gpus(each, "--quota") for each in given["quotas"]), "--quota"),
+        "limits": _once((_gpus(each, "--limit") for each in given["limits"]), "--limit"),
+        "budgets": _once(map(_hours, given["budgets"]), "--budget"),
         "drain": list(given["drain"]),
         "addNodes": [_added(each) for each in given["add_nodes"]],
         "jobs": [_job(each) for each in given["jobs"]],
@@ -120,6 +122,26 @@ def _picture_of(path: Path) -> "Picture":
     return Picture(take_snapshot(world), settings_now(world))
 
 
+def _once(pairs: Iterable[tuple[str, Figure]], option: str) -> dict[str, Figure]:
+    found: dict[str, Figure] = {}
+    for name, figure in pairs:
+        if name in found:
+            raise click.BadParameter(f"{name} is named twice", param_hint=option)
+        found[name] = figure
+    return found
+
+
+def _gpus(text: str, option: str) -> tuple[str, str]:
+    from extender.api.units import UnitError, parse_gpus
+
+    name, figure = _pair(text, option)
+    try:
+        parse_gpus(figure)
+    except UnitError as error:
+        raise click.BadParameter(f"{name}: {error}", param_hint=option) from None
+    return name, figure
+
+
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, figure = text.rpartition("=")
     if not equals or not name or not figure:
@@ -130,7 +152,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def _hours(text: str) -> tuple[str, int]:
     name, hours = _pair(text, "--budget")
     if not hours.isdecimal():
-        raise click.BadParameter(f"{hours!r} is no whole number of hours", param_hint="--budget")
+        raise click.BadParameter(f"{hours!r} is not a whole number of hours", param_hint="--budget")
     return name, int(hours)
 
 
@@ -144,7 +166,7 @@ def _added(text: str) -> dict[str, Any]:
 def _job(text: str) -> dict[str, Any]:
     project, size = _pair(text, "--job")
     pods, times, gpus = size.partition("x")
-    if not times or not pods.isdecimal():
+    if not times or not pods.isdecimal() or not gpus:
         message = f"{text!r} is not PROJECT=PODSxGPUS, such as a=4x1 or a=1x0.5"
         raise click.BadParameter(message, param_hint="--job")
     return {"project": project, "pods": int(pods), "gpus": gpus}

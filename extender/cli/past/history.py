@@ -30,12 +30,12 @@ def history(
     events, which the API server keeps for an hour (--event-ttl), and from objects that still exist:
     when pods were created and started, and the conditions of GpuPodGroups.
     """
-    from extender.cli.ask import Answer, ask, space_of
+    from extender.cli.ask import Answer, ask, named, space_of
     from extender.cli.past.happened import HISTORY, read
     from extender.cli.terminal.show import show_list
 
+    wanted = named(name) if name else ""
     space = space_of(scope, where)
-    wanted = name.rpartition("/")[2]
 
     def fetch() -> Answer:
         answer = ask(where, lambda client: read(client, space, wanted, selector))

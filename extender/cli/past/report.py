@@ -19,7 +19,12 @@ def report() -> None:
     show_default=True,
     help="Group by these, comma separated: project, user, pool, model, day.",
 )
-@click.option("--prices", "prices_file", type=click.Path(path_type=Path), help="File of prices.")
+@click.option(
+    "--prices",
+    "prices_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of prices.",
+)
 @click.option(
     "-o",
     "--output",

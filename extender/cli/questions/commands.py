@@ -31,13 +31,14 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
     With -w the answer is printed again when it changes, until the work runs or can never start. A
     forecast that only advances with the clock is not a change.
     """
-    from extender.cli.ask import get_view, path_of, space_of
+    from extender.cli.ask import get_view, named, path_of, space_of
     from extender.cli.questions.explained import print_explanation
     from extender.cli.terminal.exits import NEVER, OK, WAITS
     from extender.cli.terminal.show import show_object, wait
 
+    wanted = named(name)
     space = space_of(Scope(namespace), where)
-    path = path_of("explanations", space, "", name.rpartition("/")[2] or name)
+    path = path_of("explanations", space, "", wanted)
     before: dict[str, Any] = {}
     while True:
         answer = get_view(where, path)
@@ -94,7 +95,7 @@ def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
 @output_flags()
 @cluster_flags
 def shares(how: How, where: Where) -> None:
-    """Show quota, limit, owed and held GPUs of departments and projects."""
+    """Show quota, limit, fair share and held GPUs of departments and projects."""
     from extender.cli.ask import get_view
     from extender.cli.questions.listed import SHARES
     from extender.cli.terminal.show import show_list

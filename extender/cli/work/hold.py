@@ -34,13 +34,13 @@ def resume(names: tuple[str, ...], namespace: str, selector: str, where: Where) 
 def _set(
     names: tuple[str, ...], selector: str, scope: Scope, where: Where, *, is_held: bool
 ) -> None:
-    from extender.cli.ask import ask, space_of
+    from extender.cli.ask import ask, named, space_of
     from extender.cli.work.holds import change
 
     if bool(names) == bool(selector):
         raise click.UsageError("give names or a selector (-l), one of them")
+    wanted = tuple(map(named, names))
     space = space_of(scope, where)
-    wanted = tuple(name.rpartition("/")[2] for name in names)
     done = ask(where, lambda client: change(client, space, wanted, selector, is_held=is_held))
     for each in done.changed:
         click.echo(f"{each} {'held' if is_held else 'resumed'}")

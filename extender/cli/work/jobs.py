@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from extender.api import names
 from extender.api.demand import DNS_LABEL, MAX_DEVICES
-from extender.api.units import MILLI_PER_GPU, UnitError, format_gpus, parse_gpus
+from extender.api.units import MILLI_PER_GPU, UnitError, format_gpus, parse_gpus, parse_quantity
 from extender.cli.ask import Answer
 from extender.kube.client import MERGE_PATCH, Client
 from extender.kube.errors import KubeError, NotFound
@@ -58,7 +58,9 @@ class Ask:
             **given,
         )
         if not DNS_LABEL.fullmatch(asked.name):
-            raise BadAskError(f"{asked.name!r} is no name: letters a to z, digits and '-'")
+            raise BadAskError(f"{asked.name!r} is not a name: letters a to z, digits and '-'")
+        for option, quantity in (("--cpu", asked.cpu), ("--memory", asked.memory)):
+            _check_quantity(quantity, option)
         if not 1 <= asked.pods <= 10_000 or not 0 <= asked.min_pods <= asked.pods:
             raise BadAskError("--pods is 1 to 10000, and --min-pods no more than that")
         return asked
@@ -212,8 +214,15 @@ def _seconds(text: str, option: str) -> int:
         return 0
     found = _TIME.fullmatch(text)
     if found is None:
-        raise BadAskError(f"{option}: {text!r} is no time such as 1800, 30m or 2h")
+        raise BadAskError(f"{option}: {text!r} is not a time such as 1800, 30m or 2h")
     return int(found[1]) * _SECONDS[found[2]]
+
+
+def _check_quantity(text: str, option: str) -> None:
+    try:
+        parse_quantity(text or "0")
+    except UnitError as error:
+        raise BadAskError(f"{option}: {error}") from None
 
 
 def _env(text: str) -> tuple[str, str]:

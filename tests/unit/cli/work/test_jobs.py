@@ -42,7 +42,7 @@ class TestJobs:
         [
             ({"gpus": "1.5"}, "part of one GPU"),
             ({"gpus": "0"}, "part of one GPU"),
-            ({"name": "Ä"}, "is no name"),
+            ({"name": "Ä"}, "is not a name"),
             ({"pods": 2, "min_pods": 3}, "--min-pods"),
             ({"run_time": "1w"}, "--run-time"),
             ({"envs": ("A",)}, "NAME=VALUE"),

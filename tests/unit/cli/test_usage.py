@@ -1,0 +1,36 @@
+"""Wrong usage: exit code 2 and what is accepted, before any cluster is asked."""
+
+import pytest
+from click.testing import CliRunner
+
+from extender.__main__ import main
+
+_NAME = "is neither NAME nor KIND/NAME, such as job/train-7"
+_GPUS = "is not a number of GPUs below 1000000 with at most three decimals, such as 4 or 2.5"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("why job/", f"'job/' {_NAME}"),
+        ("why /a", f"'/a' {_NAME}"),
+        ("why a/b/c", f"'a/b/c' {_NAME}"),
+        ("why job/a%2f", "'a%2f' is not a name"),
+        ("hold a job/", f"'job/' {_NAME}"),
+        ("history a/b/c", f"'a/b/c' {_NAME}"),
+        ("whatif --quota a=x", f"a: 'x' {_GPUS}"),
+        ("whatif --limit a=-1", f"a: '-1' {_GPUS}"),
+        ("whatif --quota a=1 --quota a=2", "a is named twice"),
+        ("whatif --budget a=1.5", "'1.5' is not a whole number of hours"),
+        ("whatif --job a=4x", "'a=4x' is not PROJECT=PODSxGPUS"),
+        ("run X --image i", "'X' is not a name"),
+        ("run a --image i --cpu x", "--cpu: 'x' is not a Kubernetes quantity"),
+        ("run a --image i --memory 3Q", "--memory: '3Q' is not a Kubernetes quantity"),
+        ("run a --image i --run-time 1w", "--run-time: '1w' is not a time such as 1800, 30m or 2h"),
+        ("report usage --prices /nowhere", "File '/nowhere' does not exist"),
+    ],
+)
+def test_wrong_usage_is_told_before_a_cluster_is_asked(command: str, said: str) -> None:
+    done = CliRunner().invoke(main, command.split(), env={"KUBECONFIG": "/nowhere"})
+    assert done.exit_code == 2, done.output
+    assert said in " ".join(done.stderr.split())
