@@ -67,7 +67,8 @@ class Fields:
         self._manifest = manifest
         meta = manifest.get("metadata") or {}
         space = f"{meta['namespace']}/" if meta.get("namespace") else ""
-        self.named = named or f"{manifest.get('kind', 'object')} {space}{meta.get('name', '')}"
+        kind = manifest.get("kind") or "object without a kind"
+        self.named = named or f"{kind} {space}{meta.get('name', '')}".rstrip()
         self._taken: set[str] = set()
 
     @property
@@ -140,7 +141,8 @@ def _short(value: Any) -> str:
 
 
 def documents_of(document: Any) -> Iterator[Manifest]:
-    """The objects in a decoded document: itself, or the items of a List."""
+    """The objects in a decoded document: itself, or the items of a List. Raises ValueError for
+    what is no object; an empty document has none."""
     if isinstance(document, Sequence) and not isinstance(document, str):
         for each in document:
             yield from documents_of(each)
@@ -150,3 +152,5 @@ def documents_of(document: Any) -> Iterator[Manifest]:
             yield from documents_of(items)
         else:
             yield dict(document)
+    elif document is not None:
+        raise ValueError(f"{_short(document)!r} is not an object")

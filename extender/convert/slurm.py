@@ -45,7 +45,7 @@ _WHY: Final = {
     "grpwall": "Ballast ends no work for its age",
     "maxtresperjob": "one workload may use all that its project may",
     "maxtresminsperjob": "one workload may use all that its project may",
-    "grptresmins": "there are no budgets of GPU-minutes; past use bends shares",
+    "grptresmins": "set gpuHoursPerMonth of the GpuProject, a budget for a calendar month",
     "qos": "priority classes and preemptibility say what a QOS says",
     "defaultqos": "priority classes and preemptibility say what a QOS says",
     "priority": "priority classes order work",
@@ -65,9 +65,9 @@ def convert(texts: Mapping[str, str]) -> Converted:
         if "#SBATCH" in text:
             done.objects += _script(name, text, done)
         elif "|" in text.partition("\n")[0]:
-            _associations(_table(text), drafts, done)
+            _associations(_table(name, text, done), drafts, done)
         else:
-            _associations(_dump(text), drafts, done)
+            _associations(_dump(name, text, done), drafts, done)
     build(drafts.values(), done, has_namespaces=False)
     return done
 
@@ -75,20 +75,25 @@ def convert(texts: Mapping[str, str]) -> Converted:
 # -- accounts --------------------------------------------------------------------------------
 
 
-def _table(text: str) -> Iterator[dict[str, str]]:
+def _table(file: str, text: str, done: Converted) -> Iterator[dict[str, str]]:
     """Lines of `sacctmgr -P show assoc`, whose first line names the columns."""
     head, *lines = [line for line in text.splitlines() if line.strip()]
     keys = [key.strip().lower().replace(" ", "") for key in head.split("|")]
+    if "account" not in keys:
+        done.lost.append(Lost(file, head[:60], "the first line names no column Account"))
     for line in lines:
         yield dict(zip(keys, (cell.strip() for cell in line.split("|")), strict=False))
 
 
-def _dump(text: str) -> Iterator[dict[str, str]]:
+def _dump(file: str, text: str, done: Converted) -> Iterator[dict[str, str]]:
     """Lines of `sacctmgr dump`: `Parent - 'x'` says above what the lines after it stand."""
     parent = ""
-    for line in text.splitlines():
-        found = _LINE.match(line.strip())
+    for line in filter(None, map(str.strip, text.splitlines())):
+        found = _LINE.match(line)
         if found is None:
+            if not line.startswith("#"):
+                why = "a line names a cluster, a parent, an account or a user, or is a comment"
+                done.lost.append(Lost(file, line[:60], why))
             continue
         kind, name, rest = found[1].lower(), found[2].strip(), found[3] or ""
         parts = (part.partition("=") for part in _COLON.split(rest))
@@ -199,7 +204,11 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
     job = dns_name(options.pop("job-name", name.rpartition("/")[2].partition(".")[0]))
     named = f"script {name}"
     pods, gpus = _size(options, named, done)
-    seconds = _seconds(options.pop("time", ""))
+    time = options.pop("time", "")
+    seconds = _seconds(time)
+    if time and not seconds and time.lower() not in ("0", "infinite", "unlimited"):
+        why = "it is not a time of Slurm: set activeDeadlineSeconds of the pod"
+        done.lost.append(Lost(named, f"--time={time}", why))
     labels = {LABEL_WORKLOAD_KIND: "training"}
     notes: dict[str, str] = {}
     if account := options.pop("account", ""):

@@ -179,7 +179,7 @@ def read_queues(path: Path, text: str) -> list[QueueObject]:
         raise QueueFileError(f"{path}: neither YAML nor JSON: {str(error)[:200]}") from None
     try:
         found = _read([each for each in documents_of(documents) if each])
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, ValueError) as error:
         raise QueueFileError(f"{path}: {error}") from None
     if not any(isinstance(each, GpuProject) for each in found):
         raise QueueFileError(

@@ -10,6 +10,7 @@ import yaml
 
 from extender.cli.ask import ask, listed_or_none
 from extender.cli.terminal.flags import Where
+from extender.cli.terminal.output import plain
 from extender.convert import hami, kai, kueue, runai, slurm, volcano
 from extender.convert.fields import Converted, Manifest, documents_of
 from extender.kube.client import Client
@@ -26,7 +27,17 @@ _LIVE: Final = {"kai": kai.LIVE, "kueue": kueue.LIVE, "volcano": volcano.LIVE}
 
 
 def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Converted:
-    """What is in the files, or in the cluster, as ours; raises ClickException."""
+    """What is in the files, or in the cluster, as ours; raises ClickException, also where nothing
+    came of it."""
+    done = _converted(peer, files, where)
+    if not (done.objects or done.lost):
+        for note in done.notes:
+            click.echo(f"Note: {plain(note)}", err=True)
+        raise click.ClickException(f"{_source(files)}: there is nothing of {peer} to convert")
+    return done
+
+
+def _converted(peer: str, files: tuple[Path, ...], where: Where) -> Converted:
     if not files and peer not in _LIVE:
         raise click.UsageError(f"--from {peer} needs files: give -f")
     try:
@@ -39,10 +50,13 @@ def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Conver
         message = (
             str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         )
-        where_from = ", ".join(map(str, files)) or "the cluster"
         raise click.ClickException(
-            f"{where_from}: an object is not as {peer} has it: {message}"
+            f"{_source(files)}: an object is not as {peer} has it: {message}"
         ) from error
+
+
+def _source(files: tuple[Path, ...]) -> str:
+    return ", ".join(map(str, files)) or "the cluster"
 
 
 def _texts(files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
@@ -53,7 +67,14 @@ def _texts(files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in inside:
             if file.is_file():
-                yield str(file), file.read_text(encoding="utf-8")
+                yield str(file), _text_of(file)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{file}: not a text in UTF-8") from None
 
 
 def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:

@@ -249,6 +249,8 @@ def test_size_of_a_batch_script(lines: list[str], pods: int, gpus: int) -> None:
         ("--nodes=${N} --gres=gpu:2", 2, ["--nodes=${N}"]),
         ("--nodes=2-4 --gres=gpu:2", 2, ["--nodes=2-4"]),
         ("--nodes=2-2 --gres=gpu:2", 2, []),
+        ("--time=soon --gres=gpu:2", 2, ["--time=soon"]),
+        ("--time=UNLIMITED --gres=gpu:2", 2, []),
     ],
 )
 def test_what_a_batch_script_cannot_carry_over_is_told(

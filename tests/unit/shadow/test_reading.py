@@ -28,7 +28,8 @@ EMPTY = b'{"items": [], "metadata": {}}'
         ("a: 2026-99-99\n", "neither YAML nor JSON"),
         ("[" * 5000, "neither YAML nor JSON"),
         ("? [1]\n: 2\n", "neither YAML nor JSON"),
-        ("kind: X\n---\n- 1\n---\nhello\n", "has no GpuProject"),
+        ("kind: X\n---\n\n---\n- kind: Y\n", "has no GpuProject"),
+        ("kind: X\n---\nhello\n", "'hello' is not an object"),
     ],
 )
 def test_odd_file_of_queues_is_told_in_one_sentence(text: str, said: str) -> None:

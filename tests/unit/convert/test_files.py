@@ -1,0 +1,65 @@
+"""Files of which nothing, or not everything, can be converted, as the command tells them."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from extender.__main__ import main
+
+PEERS = ("kai", "runai", "kueue", "hami", "volcano", "slurm")
+
+
+def convert(peer: str, file: Path) -> tuple[int, str]:
+    """The exit code, and standard error as one line."""
+    done = CliRunner().invoke(main, ["convert", "--from", peer, "-f", str(file)])
+    return done.exit_code, " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("text", ["", "---\n", "# nothing\n"])
+def test_a_file_without_anything_to_convert_is_an_error(
+    peer: str, text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    code, told = convert(peer, file)
+    assert code == 1
+    if peer != "slurm" or text != "---\n":
+        assert f"{file}: there is nothing of {peer} to convert" in told
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_file_that_is_not_text_is_an_error(peer: str, tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    code, told = convert(peer, file)
+    assert (code, told) == (1, f"Error: {file}: not a text in UTF-8")
+
+
+@pytest.mark.parametrize("peer", PEERS[:-1])
+@pytest.mark.parametrize("text", ["[1, 2]", "hello"])
+def test_what_is_no_object_is_told(peer: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    code, told = convert(peer, file)
+    assert code == 1
+    assert "is not an object" in told
+
+
+def test_an_object_of_another_kind_is_told_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("kind: ConfigMap\nmetadata: {name: x}\n---\nfoo: bar\n")
+    code, told = convert("kueue", file)
+    assert code == 1
+    assert "Note: ConfigMap x is not an object of Kueue: left out" in told
+    assert "Note: object without a kind is not an object of Kueue: left out" in told
+
+
+@pytest.mark.parametrize("text", ["root:x:0:0\n", "a|b\n1|2\n"])
+def test_a_line_that_slurm_does_not_write_is_told(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "dump"
+    file.write_text(text)
+    code, told = convert("slurm", file)
+    assert code == 1
+    assert text.partition("\n")[0] in told
