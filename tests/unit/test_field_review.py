@@ -1,4 +1,4 @@
-"""docs/field-review.md names a test for every finding; here each of them is looked up."""
+"""tests/field_review.md names a test for every finding; here each of them is looked up."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ROWS = re.findall(
     r"^\| ([FKRU]\d+[^|]*) \|[^|]*\|([^|]*)\|([^|]*)\|$",
-    (ROOT / "docs" / "field-review.md").read_text("utf-8"),
+    (ROOT / "tests" / "field_review.md").read_text("utf-8"),
     re.M,
 )
 

@@ -25,7 +25,7 @@ from extender.cycle.recovery import repair, scheduler_watch
 from extender.cycle.reports import figure_turns, placed, wait_events
 from extender.dispatch import clusters, turns
 from extender.http import room
-from extender.kube import recorder, transport
+from extender.kube import recorder
 from extender.policy import follow_up
 from extender.policy.actions import held_turns
 from extender.policy.placement import reservations
@@ -126,7 +126,6 @@ PAGES: Final = (
     ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
     ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
     ("dra", f"or with more than {claims.MAX_CLAIMS} claims"),
-    ("field-review", f"above {transport.MAX_OBJECT_BYTES >> 20} MiB is skipped"),
     ("gpu-shim", f"for {words(audit.PATIENCE_S)} seconds uses a card"),
     ("gpu-shim", f"above its cap plus {audit.MARGIN_MIB >> 10} GiB"),
     ("gpu-shim", f"deletions with {words(enforce.GRACE_S)} seconds of grace"),
