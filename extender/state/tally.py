@@ -71,16 +71,22 @@ def starting_order(pod: PodView) -> tuple[int, int, int, str]:
 
 def startable(workload: WorkloadView) -> "list[PodView]":
     """The pods that could start if they had a place, no more than may run at once."""
+    return startable_and_spare(workload)[0]
+
+
+def startable_and_spare(workload: WorkloadView) -> "tuple[list[PodView], list[PodView]]":
+    """The same, and those that may start in place of them, in their order."""
     waiting = [
         pod
         for pod in workload.pods
         if pod.state in _WAITING and not pod.is_terminating and not pod.other_gates
     ]
     if workload.max_concurrent_pods is None or not waiting:
-        return waiting
+        return waiting, []
     n_live = sum(p.state not in _WAITING and not p.is_terminating for p in workload.pods)
     waiting.sort(key=starting_order)
-    return waiting[: max(0, workload.max_concurrent_pods - n_live)]
+    n_more = max(0, workload.max_concurrent_pods - n_live)
+    return waiting[:n_more], waiting[n_more:]
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ def set_aside_unplaceable(session: Session) -> None:
     """Take out of each workload the pods that none of its pools could hold, as far as it can start
     without them, and of its pools those whose ready nodes could hold nothing of it."""
     for pending in session.pending:
-        if len(pending.waiting) > 1 and (pods := _hopeless(session, pending)):
+        if len(pending.waiting) + len(pending.spare) > 1 and (pods := _hopeless(session, pending)):
             pending.leave_out(pods)
         usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:
@@ -33,13 +33,14 @@ def set_aside_unplaceable(session: Session) -> None:
 
 
 def _hopeless(session: Session, pending: Pending) -> Sequence[PodView]:
-    """The waiting pods that fit no node of any of its pools, were it empty."""
+    """The waiting pods that fit no node of any of its pools, were it empty; if there are any, the
+    spare ones too."""
     bound = session.capacity_bound
     if all(bound.allows_each(pending.waiting, pool) for pool in pending.pools):
         return ()
     return [
         pod
-        for pod in pending.waiting
+        for pod in (*pending.waiting, *pending.spare)
         if not any(bound.allows_each((pod,), pool) for pool in pending.pools)
     ]
 

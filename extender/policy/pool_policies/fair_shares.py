@@ -14,7 +14,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.policy.queues.fairshare import set_shares
-from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
+from extender.policy.queues.queue import RESOURCES, Queue, add, frozen, subtract
 from extender.policy.queues.tree import PoolQueues, pod_amounts, startable, sum_amounts, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -81,7 +81,7 @@ class _CountedDemand:
                 # Pods of a gang stay in the pool of those that run.
                 if pool not in pending.pools or not self._could_hold(pending, pool):
                     self._leave_out(workload, pool, pending.waiting)
-                self._leave_out(workload, pool, pending.left_out)
+                self._leave_out(workload, pool, pending.left_out, instead=pending.taken_in)
 
     def leave_out_later_choices(self) -> list[_Later]:
         """The workloads that may use several pools, in all but the first that could hold them."""
@@ -133,12 +133,20 @@ class _CountedDemand:
             not workload.is_preemptible,
         )
 
-    def _leave_out(self, workload: WorkloadView, pool: str, pods: Sequence[PodView]) -> None:
+    def _leave_out(
+        self,
+        workload: WorkloadView,
+        pool: str,
+        pods: Sequence[PodView],
+        *,
+        instead: Sequence[PodView] = (),
+    ) -> None:
         queues = self.session.queues[pool] if pool in self.names else None
         leaf = queues.leaf_of(workload) if queues is not None else None
         if queues is not None and leaf is not None:
-            amounts = _amounts_of(queues, pods)
-            _leave_out(leaf, amounts, is_np=not workload.is_preemptible)
+            amounts = list(_amounts_of(queues, pods))
+            subtract(amounts, _amounts_of(queues, instead))
+            _leave_out(leaf, frozen(amounts), is_np=not workload.is_preemptible)
 
 
 def _amounts_of(queues: PoolQueues, pods: Iterable[PodView]) -> Amounts:

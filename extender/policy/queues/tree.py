@@ -31,6 +31,7 @@ from extender.state.tally import Tally
 held_amounts = tally.held_amounts
 pod_amounts = tally.pod_amounts
 startable = tally.startable
+startable_and_spare = tally.startable_and_spare
 starting_order = tally.starting_order
 sum_amounts = tally.sum_amounts
 

@@ -17,7 +17,7 @@ from extender.policy.queues.tree import (
     PoolQueues,
     held_pool,
     pod_amounts,
-    startable,
+    startable_and_spare,
     starting_order,
     sum_amounts,
 )
@@ -44,9 +44,10 @@ SortKey = tuple[int, int, int, str]
 class Pending:
     """A workload with pods that wait. `pools` is what it may still use, in order of preference.
 
-    `waiting` is in the order in which its pods are to start; those `left_out` of it could never
-    have a place. `live` are those that have a place, those included that were given one in this
-    cycle; `nodes` names the places of the latter by uid.
+    `waiting` is in the order in which its pods are to start. Those to `spare` would be more than
+    may run at once. Those `left_out` could never have a place; those `taken_in` have their turn.
+    `live` are those that have a place, those included that were given one in this cycle; `nodes`
+    names the places of the latter by uid.
     `is_behind`: in strict order it had no turn because what was before it had no place.
     `only_holds_up`: it could never have a place, and has its turn to hold up its queue.
     `is_single`: one pod waits, and starts whatever else its workload has.
@@ -62,7 +63,9 @@ class Pending:
     is_behind: bool = False
     only_holds_up: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
+    spare: Sequence[PodView] = ()
     left_out: Sequence[PodView] = ()
+    taken_in: Sequence[PodView] = ()
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None
     _shapes: Sequence[Shape] | None = None
@@ -158,12 +161,17 @@ class Pending:
         return self if self.chunk else None
 
     def leave_out(self, pods: Sequence[PodView]) -> None:
-        """Go on without these of the waiting pods, if anything can start without them."""
+        """Go on without these of the waiting and the spare pods, if anything can start without
+        them."""
         before, uids = self.waiting, {pod.uid for pod in pods}
-        self.waiting = [pod for pod in before if pod.uid not in uids]
+        stay = [pod for pod in before if pod.uid not in uids]
+        spare = [pod for pod in self.spare if pod.uid not in uids]
+        taken_in = spare[: len(before) - len(stay)]
+        self.waiting = [*stay, *taken_in]
         self.restart()
         if self.chunk:
-            self.left_out = pods
+            self.left_out = [pod for pod in before if pod.uid in uids]
+            self.taken_in = taken_in
         else:
             self.waiting = before
             self.restart()
@@ -211,16 +219,19 @@ class PendingReader:
         gated = [pod for pod in pods if pod.state == "gated" and not pod.is_terminating]
         if not gated:
             return None
+        spare: Sequence[PodView] = ()
         if len(pods) == 1 and not pods[0].other_gates and workload.max_concurrent_pods is None:
             waiting = gated
         else:
-            waiting = _in_order([pod for pod in startable(workload) if pod.state == "gated"])
+            first, spare = startable_and_spare(workload)
+            waiting = _in_order([pod for pod in first if pod.state == "gated"])
         now_s = self._snapshot.now_s
+        spare = [pod for pod in spare if pod.state == "gated" and _rests_until(pod) <= now_s]
         resting = [pod for pod in waiting if _rests_until(pod) > now_s]
         if resting:
             waiting = [pod for pod in waiting if _rests_until(pod) <= now_s]
         usable, card_mib = self._pools_of(workload.pools)
-        pending = Pending(workload, waiting, usable, card_mib=card_mib)
+        pending = Pending(workload, waiting, usable, card_mib=card_mib, spare=spare)
         if len(pods) > len(gated):
             _read_live(self._snapshot, self._pools, pending)
         refused = _why_not(pending, gated, self._pools)
