@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.state.model import ElasticView, WorkloadView
 from extender.view.answers import AsOf, Explanation
@@ -232,3 +233,26 @@ def test_a_kept_replica_is_not_preemptible_and_not_named_as_what_might_make_room
     assert not told(cluster, "ns/kept").is_preemptible
     checks = {each.name: each.message for each in told(cluster, "ns/wait").checks}
     assert checks["preemption"] == "nothing of a runs below priority 90"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.GANG_INCOMPLETE,
+        Reason.GANG_SIZE_UNKNOWN,
+        Reason.UNKNOWN_NODE_POOL,
+        Reason.UNKNOWN_PROJECT,
+        Reason.UNKNOWN_TOPOLOGY,
+        Reason.INVALID_REQUEST,
+        Reason.PRIORITY_CLASS_NOT_ALLOWED,
+        Reason.HELD_BY_OTHER_GATE,
+        Reason.HELD_BY_OWNER,
+        Reason.CLAIMS_NOT_MET,
+    ],
+)
+def test_work_that_waits_for_its_owner_has_no_place_in_the_line(reason: Reason) -> None:
+    cluster = full_cluster()
+    cluster.job("first", "b", gpus=1, problem=Refused(reason, "ns/first-0: is not ready"))
+    cluster.job("second", "b", gpus=1)
+    lines = list(waiting(Picture(cluster.snapshot()), "ns"))
+    assert [(each.workload, each.position) for each in lines] == [("ns/second", 1), ("ns/first", 0)]
