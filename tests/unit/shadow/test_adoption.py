@@ -155,7 +155,7 @@ def test_suspended_job_of_kueue_waits_as_its_workload_says() -> None:
 
 
 def test_what_is_not_known_is_counted() -> None:
-    high = plain("b").priority(1000).build()
+    high = plain("b").priority(100).build()
     done = adopt(Seen(nodes=nodes("n1"), pods=[on(plain("a").build(), "n1"), high]))
     assert done.assumed[adoption.NO_RUN_TIME] == 2
     assert done.assumed[adoption.NO_SAVES] == 1
