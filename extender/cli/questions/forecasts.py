@@ -19,7 +19,7 @@ def when(forecast: Mapping[str, Any]) -> str:
     return f"{_clock(earliest)} to {_clock(latest)}"
 
 
-def _how_sure(forecast: Mapping[str, Any]) -> str:
+def how_sure(forecast: Mapping[str, Any]) -> str:
     """The word, and of how many such answers in the project how many held."""
     checked = forecast.get("checked", 0)
     word: str = forecast["word"]
@@ -30,7 +30,7 @@ def _how_sure(forecast: Mapping[str, Any]) -> str:
 
 def in_short(forecast: Mapping[str, Any]) -> str:
     """The time, and how sure it is: `by 14:40 (promised, 7 of 9 held)`; `none` without a time."""
-    return f"{when(forecast)} ({_how_sure(forecast)})" if forecast.get("earliest") else "none"
+    return f"{when(forecast)} ({how_sure(forecast)})" if forecast.get("earliest") else "none"
 
 
 def in_full(forecast: Mapping[str, Any]) -> str:
