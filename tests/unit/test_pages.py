@@ -27,7 +27,7 @@ from extender.dispatch import clusters, turns
 from extender.http import room
 from extender.kube import recorder
 from extender.policy import follow_up
-from extender.policy.actions import held_turns
+from extender.policy.actions import long_wait_protection
 from extender.policy.placement import reservations
 from extender.policy.preemption import lost_work, search
 from extender.policy.queues import usage
@@ -111,7 +111,7 @@ PAGES: Final = (
     ("decisions", f"(`--cycle-budget`, {option('control', '--cycle-budget'):g} s)"),
     ("decisions", f"at most {follow_up.MOST_ROUNDS} rounds"),
     ("decisions", "After an hour of waiting" if pending.PATIENCE_S == 3600 else "?"),
-    ("decisions", f"nothing from it for {words(held_turns.TURN_S / 3600)} hours"),
+    ("decisions", f"nothing from it for {words(long_wait_protection.PROTECTION_S / 3600)} hours"),
     ("decisions", "a day ago counts half" if usage.LATELY_HALF_LIFE_S == 86_400 else "?"),
     ("decisions", f"ends within the next {words(reservations.LONGEST_S / 3600)} hours"),
     ("decisions", f"at most {words(search._MOST_NODES)} nodes are tried"),

@@ -5,30 +5,35 @@ The preemptor's and the victim's queue are compared just below their first commo
 of one department, otherwise departments, and so on for any number of levels. Victims come in two
 tiers: first from queues above both share and quota; then, for a preemptor within its quota, from
 queues above their quota. Every queue below the compared one, down to the victim's own, must be
-above its share too, and those above their quota come first, since quotas of a department's projects
-may add up to more than its own. A queue that states a quota of neither CPU nor memory keeps neither
-against GPU work within quota: its CPU-only work is evicted if such work needs its CPU or memory.
-"Above" means in a resource that the victim holds; but GPUs above a quota are reclaimed only by work
-that requests GPUs, since other work never lifts its queue above a quota of GPUs. A gang that cannot
-shrink is evicted whole even if its queue ends lower; but if the preemptor's queue ends above its
-quota, the victim's queue may not end so far below its quota that its work would reclaim it
-(`counter_reclaim`). The preemptor's queue ends at or under what it deserves, and no queue above it
-exceeds what it deserves, or what it held before. Moving a pod does not change its queue's
+above its share too. Those above their quota come first, since quotas of a department's projects may
+add up to more than its own.
+
+A queue that states neither a CPU nor a memory quota protects neither against GPU work within quota:
+its CPU-only work is evicted if such work needs its CPU or memory. "Above" means in a resource that
+the victim holds. GPUs above a quota are reclaimed only by work that requests GPUs, since other work
+never lifts its queue above a GPU quota.
+
+A gang that cannot shrink is evicted whole even if its queue ends lower. But if the preemptor's
+queue ends above its quota, the victim's queue may not end so far below its own that its work would
+reclaim it back (`counter_reclaim`). The preemptor's queue ends within what it deserves, and no
+queue above it exceeds what it deserves or held before. Moving a pod does not change its queue's
 allocation, so a pod that can be moved may belong to any queue.
 
-So, while demand does not change and no other pod ends, two sums strictly fall, the first before the
-second: what queues hold above both share and quota, and what they hold above quota. Nothing is
-reclaimed back: a queue at or under what it deserves has no victims, a queue that would exceed it
-with the evicted workload has no preemptor, and smaller work may not use what is lacking (above).
-Evicted pods that are created again do not change demand, and so do not change the shares.
+While demand does not change and no other pod ends, each plan lowers what queues hold above both
+share and quota or, if that stays equal, what they hold above quota. So the stage comes to an end.
+Nothing is reclaimed back: with the evicted workload its queue would be above its quota again, so it
+finds victims only in queues above what they deserve, and the preemptor's is none of these;
+`counter_reclaim` excludes smaller work. Evicted pods that are created again change neither demand
+nor shares.
 
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
-reclaims work of the project that precedes it. If the project has used its budget of the month, its
-users share its quota as below any limit; while it holds more, they reclaim nothing from each other.
+reclaims work of the project that precedes it. After the project has used up its monthly budget, its
+users share its quota as they share a limit; while it holds more, they reclaim nothing from each
+other.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
-fair shares a little. A project that has its quota reclaims only up to its share less
-`PoolView.reclaim_band_percent` of it, in whole GPUs; free cards still fill the rest.
+fair shares a little. So a project that has its quota reclaims only up to its share less
+`PoolView.reclaim_band_percent` of it, in whole GPUs; free cards may fill the rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +44,7 @@ from typing import Final
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus
 from extender.policy.actions.counter_reclaim import CounterReclaim
-from extender.policy.actions.held_turns import HeldTurns
+from extender.policy.actions.long_wait_protection import LongWaitProtection
 from extender.policy.actions.preemption_loop import PreemptionLoop
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, Eligibility, EligibilityBuilder
@@ -72,7 +77,7 @@ _NEVER: Final = 1 << 60
 
 
 def reclaim(preemption: Preemption) -> None:
-    """Serve every pool that allows preemption; `session.pending` is left with what still waits."""
+    """Serve every pool that allows preemption; `session.pending` keeps what is still pending."""
     session = preemption.session
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
@@ -84,10 +89,10 @@ def reclaim(preemption: Preemption) -> None:
 
 @dataclass(slots=True, frozen=True)
 class _Preemptor:
-    """What matters of a request for its victims: its queue, how much of what is asked for that and
-    each one above it would hold above quota, and whether it asks for GPUs. (Not the request itself:
-    rules outlive it.) `precedence`, of a user's work: whether it is of a first kind within the
-    quota of its project, and its priority."""
+    """What the victims of a request depend on: its queue `leaf`, what each queue of its chain would
+    hold above quota of the requested resources, and whether it requests GPUs. (Not the request
+    itself, since rules outlive it.) `precedence`, of a user's work: whether it is of a first kind
+    within the quota of its project, and its priority."""
 
     leaf: Queue
     surplus: tuple[Amounts, ...]
@@ -99,15 +104,15 @@ class _Preemptor:
 class _Reclaim:
     session: Session
     pool: str
-    turns: HeldTurns = field(init=False)
+    long_wait: LongWaitProtection = field(init=False)
     _rules: "dict[_RuleKey, _ReclaimRule]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.turns = HeldTurns(self.session)
+        self.long_wait = LongWaitProtection(self.session)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """The rules by which the request may take: first from inside a queue that has all it
-        deserves, and only if that is not enough, from every queue."""
+        """The rules to try: victims inside the queue that has all it deserves, if there is one
+        above the preemptor's, and then victims in every queue."""
         leaf, workload, need = request.leaf, request.pending.workload, request.need
         over = next((q for q in leaf.chain if not q.has_room(need, q.deserves)), None)
         if over is leaf:
@@ -121,7 +126,7 @@ class _Reclaim:
         precedence = (is_first, workload.priority) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = check_room(leaf, workload, need, is_now=False)
-        # What was borrowed before a budget was used up does not pass from user to user.
+        # GPUs above quota do not pass from user to user once the project's budget is used up.
         if refused is not None and (
             refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
             or any(q.is_spent and q.allocated[GPU] > q.quota[GPU] for q in leaf.chain)
@@ -133,7 +138,7 @@ class _Reclaim:
         return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
 
     def _within_band(self, request: PreemptionRequest) -> Refused | None:
-        """A refusal if its project has its quota, and would end within the band below its share."""
+        """A refusal if the project has its quota and would end within the band below its share."""
         percent = self.session.snapshot.pools[self.pool].reclaim_band_percent
         project, need = request.leaf.project, request.need
         has_its_quota = project.allocated[GPU] >= project.quota[GPU]
@@ -154,8 +159,8 @@ class _Reclaim:
         self, preemptor: _Preemptor, inside: Queue | None, *, is_for_host: bool = False
     ) -> "_ReclaimRule":
         leaf = preemptor.leaf
-        # A queue above its quota in something could be its own victim, so it is told from others;
-        # and so are queues of another rank or weight, by which `_has_more` goes.
+        # The key has a queue above a quota, since it could be its own victim, and the rank and
+        # weights, which `_has_more` compares.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         own = leaf if is_above else None
         precedence = preemptor.precedence
@@ -169,7 +174,7 @@ class _Reclaim:
             rule = self._rules[key] = _ReclaimRule(
                 self.session,
                 self.pool,
-                self.turns,
+                self.long_wait,
                 preemptor,
                 inside,
                 is_for_host,
@@ -179,12 +184,12 @@ class _Reclaim:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class _ReclaimRule(PreemptionRule):
-    """For requests like that of `preemptor`; victims are `inside` a queue, or anywhere.
+    """Serves requests like that of `preemptor`; victims are `inside` a queue, or anywhere.
     `is_for_host`: CPU and memory are also taken from work without GPUs in queues that state no
-    quota of them, and GPUs beside that only as far as queues hold them above their quotas."""
+    quota of them, and GPUs along with these only as far as queues are above their GPU quotas."""
 
     pool: str
-    turns: HeldTurns
+    long_wait: LongWaitProtection
     preemptor: _Preemptor
     inside: Queue | None
     is_for_host: bool
@@ -223,13 +228,13 @@ class _ReclaimRule(PreemptionRule):
         )
         if is_for_host:
             is_safe = _protect_gpu_quotas(candidates, level_of, is_safe)
-        is_safe = self._protect_what_precedes(candidates, is_safe)
+        is_safe = self._protect_preceding(candidates, is_safe)
         return eligibility.finish(
-            self.turns.protect(candidates, preemptor.leaf, preemptor.surplus, is_safe)
+            self.long_wait.protect(candidates, preemptor.leaf, preemptor.surplus, is_safe)
         )
 
-    def _protect_what_precedes(self, candidates: Candidates, is_safe: bytearray) -> bytearray:
-        """Work of the preemptor's project that precedes a user's work is safe from it."""
+    def _protect_preceding(self, candidates: Candidates, is_safe: bytearray) -> bytearray:
+        """Protect work of the project that precedes the preemptor, if that is a user's work."""
         precedence, project = self.preemptor.precedence, self.preemptor.leaf.project
         if precedence is None:
             return is_safe
@@ -251,9 +256,8 @@ class _ReclaimRule(PreemptionRule):
         preemptor: _Preemptor,
         level: int,
     ) -> None:
-        """The last of the path is the queue that is compared with the preemptor's. In the second
-        tier the others keep no more than the non-preemptible work beside them leaves of what the
-        one above keeps."""
+        """The last queue of `path` is compared with the preemptor's. In the second tier the others
+        keep at most what the queue above keeps, less the non-preemptible work of sibling queues."""
         above: Amounts | None = None
         for queue in reversed(path):
             keep, quota = queue.share_to_keep, queue.quota
@@ -271,17 +275,16 @@ class _ReclaimRule(PreemptionRule):
             eligibility.set_floor(queue, 1, above)
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether the preemptor's queues stay within what they deserve, with the cards it has
-        got."""
+        """Whether the preemptor's queues stay within what they deserve with these placements."""
         leaf, amounts = request.leaf, placed_amounts(statement.placements)
         if not PreemptionRule.validate(self, request, statement):
             return False
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
-            # What is within quota is not reclaimed, and no queue deserves less.
+            # No queue deserves less than its quota.
             return True
         if CounterReclaim(self.session, self.pool, request, statement, amounts).is_likely():
             return False
-        if not self._have_more(leaf, statement):
+        if not self._had_more(leaf, statement):
             return False
         for queue in leaf.chain:
             bound = queue.deserves
@@ -292,9 +295,9 @@ class _ReclaimRule(PreemptionRule):
                 return False
         return True
 
-    def _have_more(self, leaf: Queue, statement: Statement) -> bool:
-        """As `_has_more`, of all that give, by what they held right before this plan: the floors go
-        by what they held when the rule was made."""
+    def _had_more(self, leaf: Queue, statement: Statement) -> bool:
+        """Whether `_has_more` holds for all victim queues with what they held right before this
+        plan. The floors are set by what they held when the rule was made."""
         candidates, level_of = statement.candidates, levels_of(leaf)
         given: dict[Queue, tuple[int, Amounts]] = {}
         for unit in statement.units.values():
@@ -303,12 +306,14 @@ class _ReclaimRule(PreemptionRule):
                 _, before = given.get(path[-1], (level, (0, 0, 0)))
                 given[path[-1]] = level, sum_amounts((before, candidates.amounts_of(unit.pods)))
         return all(
-            self._gives(queue, leaf.chain[level], amounts, self.preemptor.surplus[level])
+            self._queue_had_more(queue, leaf.chain[level], amounts, self.preemptor.surplus[level])
             for queue, (level, amounts) in given.items()
         )
 
-    def _gives(self, queue: Queue, peer: Queue, amounts: Amounts, surplus: Amounts) -> bool:
-        """Whether the queue, which gives these amounts, had more than `peer` ends with."""
+    def _queue_had_more(
+        self, queue: Queue, peer: Queue, amounts: Amounts, surplus: Amounts
+    ) -> bool:
+        """Whether the queue, which loses these amounts, had more than `peer` ends with."""
         before = sum_amounts((frozen(queue.allocated), amounts))
         keep = larger(queue.share_to_keep, queue.quota)
         return any(
@@ -318,7 +323,7 @@ class _ReclaimRule(PreemptionRule):
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:
-    """What the queue would hold above its quota with so much more, of what there is more of."""
+    """What the queue would hold above its quota with `more`, of the resources in `more`."""
     (gpu, cpu, memory), has, quota = more, queue.allocated, queue.quota
     return (
         gpu and max(0, has[0] + gpu - quota[0]),
@@ -330,10 +335,8 @@ def _surplus(queue: Queue, more: Amounts) -> Amounts:
 def _has_more(
     victim_queue: Queue, held: Sequence[int], preemptor: Queue, surplus: Amounts, resource: int
 ) -> bool:
-    """Whether the victim queue, which held this, has more above its quota for its weight than the
-    preemptor would have with its `surplus`. Ranks share one after the other, so between them shares
-    decide.
-    """
+    """Whether the victim queue, with `held`, exceeds its quota by more for its weight than the
+    preemptor's by its `surplus`. Always true between ranks, as these get shares in turn."""
     if not surplus[resource] or victim_queue.figures.rank != preemptor.figures.rank:
         return True
     weight = victim_queue.figures.figures[resource].weight
@@ -344,8 +347,8 @@ def _has_more(
 def _protect_gpu_quotas(
     candidates: Candidates, level_of: Mapping[Queue, int], is_safe: bytearray
 ) -> bytearray:
-    """Pods with GPUs are safe, save those that their queues hold above GPU quotas, the cheapest
-    first: CPU that is reclaimed must not bring GPUs within a quota along."""
+    """Protect pods with GPUs, except those that their queues hold above GPU quotas, cheapest first:
+    reclaiming CPU must not evict GPU work within a quota."""
     found, left = bytearray(is_safe), dict[Queue, int]()
     cheapest_first = sorted(
         range(len(candidates.pods)),
@@ -364,8 +367,7 @@ def _protect_gpu_quotas(
 
 
 def _beside_np(queue: Queue, floor: Amounts, above: Amounts) -> Amounts:
-    """As much of the floor as the non-preemptible work of other queues leaves of the floor of the
-    queue above."""
+    """What the non-preemptible work of sibling queues leaves of `above`, at most the floor."""
     parent = queue.parent
     assert parent is not None
     gpu, cpu, memory = (

@@ -1,6 +1,6 @@
 """Ties between queues go by what they held lately, and the odd GPU is not taken back."""
 
-from extender.policy.actions.held_turns import TURN_S
+from extender.policy.actions.long_wait_protection import PROTECTION_S
 from extender.policy.decide import decide
 from extender.policy.queues.usage import LATELY_HALF_LIFE_S, HeldLately
 from extender.state.model import LATELY
@@ -121,7 +121,7 @@ def test_work_that_waited_long_for_its_turn_keeps_its_place() -> None:
 
 
 def test_the_turn_ends() -> None:
-    plan = decide(larger_than_its_share(age=60_000, ran=TURN_S).snapshot())
+    plan = decide(larger_than_its_share(age=60_000, ran=PROTECTION_S).snapshot())
     assert counts(plan) == {("b-big", "evicted"): 1, ("a-more", "nominated"): 1}
 
 

@@ -1,7 +1,6 @@
-"""Work that keeps its places for a while, because its queue waited long for this turn.
+"""Protects running work that is larger than its queue's share and waited long before it started.
 
-The work is larger than its queue's share: the queue holds too much while it runs, and held too
-little while it waited.
+The queue holds too much while such work runs, but held too little while it waited.
 """
 
 from collections.abc import Sequence
@@ -17,48 +16,48 @@ from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pending import has_waited_long
 from extender.state.model import GPU, Amounts
 
-#: Seconds for which work that is larger than its queue's share, and waited long until the queue had
-#: its turn, keeps its places against queues above their quota. Twelve hours let a long training end
-#: or save its work, and are half of what `held_lately` looks back on.
-TURN_S: Final = 43_200
+#: Seconds for which such work is protected from queues above their quota. Twelve hours let a long
+#: training end or save its work, and are half of the period of `held_lately`.
+PROTECTION_S: Final = 43_200
 
 
 @dataclass(slots=True)
-class HeldTurns:
-    """What has its turn in the pool: found once for all rules of the stage."""
+class LongWaitProtection:
+    """The protected workloads of the pool, found once for all rules of the stage."""
 
     session: Session
-    _in_turn: list[int] | None = None
+    _protected: list[int] | None = None
 
     def protect(
         self, candidates: Candidates, leaf: Queue, surplus: Sequence[Amounts], is_safe: bytearray
     ) -> bytearray:
-        """What has its turn is safe from preemptors above their quota; see `TURN_S`.
+        """`is_safe`, with the minimums of these workloads protected where the preemptor ends above
+        quota.
 
         `surplus` is what the preemptor's queue `leaf` and each one above it would hold above quota.
         """
         if not any(map(any, surplus)):
             return is_safe
-        if self._in_turn is None:
-            self._in_turn = [
-                w for w in range(len(candidates.workloads)) if self._has_turn(candidates, w)
+        if self._protected is None:
+            self._protected = [
+                w for w in range(len(candidates.workloads)) if self._is_protected(candidates, w)
             ]
-        if not self._in_turn:
+        if not self._protected:
             return is_safe
         level_of, found = levels_of(leaf), bytearray(is_safe)
-        for w in self._in_turn:
+        for w in self._protected:
             _, level = compared(candidates.leaves[w], level_of)
             if level >= 0 and any(surplus[level]):
                 for p in candidates.members[w]:
                     found[p] = max(found[p], SURPLUS_ONLY)
         return found
 
-    def _has_turn(self, candidates: Candidates, w: int) -> bool:
-        """Whether the workload, of which the minimum alone is larger than what a queue of its is
-        due, runs since it waited long for its turn."""
+    def _is_protected(self, candidates: Candidates, w: int) -> bool:
+        """Whether the workload waited long, started within `PROTECTION_S`, and its minimum alone
+        exceeds what one of its queues is due."""
         workload, now_s = candidates.workloads[w], self.session.snapshot.now_s
         started_s = max(pod.started_at for pod in workload.pods)
-        if now_s - started_s >= TURN_S or not has_waited_long(workload, started_s):
+        if now_s - started_s >= PROTECTION_S or not has_waited_long(workload, started_s):
             return False
         held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)
         least = sum(held[: least_pods(workload)])
