@@ -1,6 +1,7 @@
 """Builds the candidates of a node pool, once a cycle.
 
-Candidates are pods of preemptible workloads of which all pods are bound and none is being moved.
+Candidates are the pods of preemptible workloads whose placed pods are all bound and none of which
+is being moved.
 """
 
 from array import array
@@ -22,7 +23,7 @@ _EPOCH_END: Final = (1 << 33) - 1
 
 
 def find_candidates(session: Session, pool: str) -> Candidates:
-    """All of the pool that may be told to leave; costs one pass over all workloads."""
+    """All pods of the pool that may be evicted or moved; costs one pass over all workloads."""
     snapshot = session.snapshot
     candidates = Candidates(budgets=session.budgets)
     nodes = snapshot.nodes
@@ -46,7 +47,7 @@ _Listed = tuple[int, PodView]
 
 @dataclass(slots=True)
 class _Layout:
-    """The candidates in the making: pods are gathered by node first."""
+    """Builds the candidates; pods are gathered by node first."""
 
     session: Session
     pool: str
@@ -57,7 +58,7 @@ class _Layout:
     _entered: list[tuple[WorkloadView, Queue, int]] = field(default_factory=list)
 
     def add(self, workload: WorkloadView) -> None:
-        """Gather the workload's pods in the pool, if it may be touched at all."""
+        """Gather the workload's pods in the pool, if they may be evicted or moved."""
         if len(workload.pods) == 1:
             self._add_single(workload, workload.pods[0])
             return
@@ -78,14 +79,14 @@ class _Layout:
         if leaf is None or (len(places) < n_live and self.session.is_giving(workload.key)):
             return
         if len(places) > 1:
-            places = [(ix_of[pod.node], pod) for pod in in_leaving_order(pod for _, pod in places)]
+            places = [(ix_of[pod.node], pod) for pod in in_eviction_order(pod for _, pod in places)]
         w = len(self._entered)
         self._entered.append((workload, leaf, n_live))
         for ix, pod in places:
             self.by_node[ix].append((w, pod))
 
     def _add_single(self, workload: WorkloadView, pod: PodView) -> None:
-        """The same where there is but one pod, as of most."""
+        """As `add`, for the common case of a single pod."""
         if not pod.node or pod.state != "bound" or pod.is_terminating or pod.next_node:
             return
         ix = self.ix_of.get(pod.node, -1)
@@ -116,7 +117,7 @@ class _Layout:
             for w, workload in enumerate(candidates.workloads)
             if len(candidates.members[w]) != 1 or candidates.n_live[w] != 1
         }
-        for p in candidates.heed_budgets():
+        for p in candidates.apply_budgets():
             touched.add(candidates.owner[p])
         for w in touched:
             candidates.refresh(w)
@@ -130,7 +131,7 @@ class _Layout:
         now_s, by_node = snapshot.now_s, self.by_node
         start = accumulate(map(len, by_node), initial=0)
         listed = list(chain.from_iterable(by_node))
-        # Lists grow faster than arrays, column by column fastest: this is done for all that runs.
+        # Lists grow faster than arrays, column by column fastest; this covers all running pods.
         pods = candidates.pods = [pod for _, pod in listed]
         owner = [w for w, _ in listed]
         for p, w in enumerate(owner):
@@ -160,8 +161,7 @@ class _Layout:
 
     def _mark_movable(self) -> None:
         candidates = self.candidates
-        # Where a queue is over its limit, or a gang below its minimum, a place that is promised
-        # anew would be refused to it.
+        # A new nomination would be refused to a queue over its limit or a gang below its minimum.
         is_within = {
             leaf: all(q.allocated[r] <= q.limit[r] for q in leaf.chain for r in RESOURCES)
             for leaf in set(candidates.leaves)
@@ -184,7 +184,7 @@ class _Layout:
         for listed in candidates.members:
             if len(listed) > 1:
                 by_uid = {candidates.pods[p].uid: p for p in listed}
-                in_order = in_leaving_order(candidates.pods[p] for p in listed)
+                in_order = in_eviction_order(candidates.pods[p] for p in listed)
                 listed[:] = [by_uid[pod.uid] for pod in in_order]
                 for turn, p in enumerate(listed):
                     candidates.turn[p] = turn
@@ -221,11 +221,11 @@ class _Layout:
 
 
 def _ranks(candidates: Candidates, *, is_by_priority: bool) -> list[int]:
-    """The rank of each workload in its project, from the lowest: by kind within the quota, then by
+    """The rank of each workload in its project, lowest first: by kind within the quota, then by
     priority.
 
-    Priorities of different projects don't compare, so the ranks do instead; in pools of policy
-    `priority` they do, and ranks are those of the whole pool.
+    Ranks make different projects comparable, whose priorities are not. In pools of policy
+    `priority` these are comparable, and the ranks are those of the whole pool.
     """
     keys = [
         (None if is_by_priority else leaf.project, (bool(is_first), priority))
@@ -243,7 +243,7 @@ def _ranks(candidates: Candidates, *, is_by_priority: bool) -> list[int]:
     return [rank_of[project][key] for project, key in keys]
 
 
-def in_leaving_order(pods: Iterable[PodView]) -> list[PodView]:
-    """Pods of one workload, those that go first first: the last to start, of the lowest order."""
+def in_eviction_order(pods: Iterable[PodView]) -> list[PodView]:
+    """Pods of one workload in the order of their eviction: lowest `order` first, then youngest."""
     by_name = sorted(pods, key=lambda pod: (len(pod.name), pod.name), reverse=True)
     return sorted(by_name, key=lambda pod: (pod.order, -pod.created_at))

@@ -1,8 +1,8 @@
 """The pods of one node pool that may be evicted or moved, as flat arrays that the kernel reads.
 
-A workload gives its surplus pods one by one; the rest is evicted in the units that `gangs.unit_of`
-names. The arrays are built once a cycle. Evicted and moved pods are marked in them, and what their
-workload could still give is computed again.
+Surplus pods of a workload are evicted one by one, other pods in the units of `gangs.unit_of`. The
+arrays are built once a cycle. Evicted and moved pods are marked in them, and what can still be
+evicted of their workload is computed again.
 """
 
 from array import array
@@ -22,27 +22,27 @@ from extender.policy.workloads.gangs import (
 )
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
 
-#: Pods of one Job's gang that move at once. The Job's controller creates three pods that ended
-#: together again after 40 s and four after 80 s; their places are kept for 60 s, and then the gang
-#: is stopped, since it has been below its minimum for too long.
+#: Pods of one Job's gang that move at the same time. The Job controller recreates three pods that
+#: ended together after 40 s, but four after 80 s; their nominations last 60 s, and then the gang is
+#: evicted, since it was below its minimum for too long.
 MOST_OF_JOB: Final = 3
 
 
 @dataclass(slots=True, eq=False)
 class Candidates:
-    """Pods p in order of their nodes, workloads w, queues q; on a node those to go first are first.
+    """Pods p in order of their nodes, workloads w, queues q; on each node in eviction order.
 
     `start` is int32[n_nodes + 1]: the pods of node ix are start[ix]..start[ix + 1]. By pod: `owner`
-    its w, `turn` its place among its workload's, `shape` its index in `shapes`, `card_start` (one
-    more than pods) into `card_ix` and `card_milli`, `amounts` (int64[3 * n]), `lost` milli-GPU-
-    seconds, `is_here` 1 while it may be chosen, `is_core` 1 where it is no surplus though its
-    workload has some, `may_move` 1 where a controller would create it again. By workload: `surplus`
-    pods that may go one by one, `whole_lost` and `whole_amounts` of all that it may still give,
-    `is_stuck` 1 where it can't go whole, `priority`, `rank` of its priority among those of its
-    project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where it precedes
-    training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had` what it
-    held at first. `no_pods` is 0 for every p. `budgets` counts what is evicted or moved against
-    disruption budgets, `guarded` are the pods that these protect; `n_moving` says how many pods of
+    its w, `turn` its position in the eviction order of its workload, `shape` its index in `shapes`,
+    `card_start` (one more than pods) into `card_ix` and `card_milli`, `amounts` (int64[3 * n]),
+    `lost` milli-GPU-seconds, `is_here` 1 while it may be chosen, `is_core` 1 if it is no surplus
+    though its workload has some, `may_move` 1 if a controller would recreate it. By workload:
+    `surplus` pods that may be evicted one by one, `whole_lost` and `whole_amounts` of all that can
+    still be evicted, `is_stuck` 1 if it cannot be evicted whole, `priority`, `rank` of its priority
+    in its project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 if it
+    precedes training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had`
+    what it held at first. `no_pods` is 0 for every p. `budgets` counts evictions and moves against
+    disruption budgets, `guarded` are the pods that these protect; `n_moving` is how many pods of
     each w this cycle moves.
     """
 
@@ -84,11 +84,11 @@ class Candidates:
     guarded: list[int] = field(default_factory=list)
     n_moving: "array[int]" = field(default_factory=lambda: array("i"))
     _barred: set[int] = field(default_factory=set)
-    _on_the_way: set[str] = field(default_factory=set)
-    _gone: set[str] = field(default_factory=set)
+    _moving: set[str] = field(default_factory=set)
+    _evicted: set[str] = field(default_factory=set)
 
     def number_shapes(self, pods: Iterable[PodView]) -> list[int]:
-        """List the shapes of the pods; returns the index of each pod's."""
+        """Add the shapes of the pods to `shapes`; returns the index of each pod's shape."""
         numbers: dict[tuple[Demand, int], int] = {}
         found = []
         for pod in pods:
@@ -101,13 +101,13 @@ class Candidates:
         return found
 
     def is_over_limit(self, queue: Queue) -> bool:
-        """Whether it holds more than it may, and more than at first."""
+        """Whether the queue holds more than its limit, and more than at first."""
         q = self.queue_ix.get(queue)
         had = NOTHING if q is None else self.had[3 * q : 3 * q + 3]
         return any(queue.allocated[r] > max(queue.limit[r], had[r]) for r in RESOURCES)
 
     def amounts_of(self, pods: Collection[int]) -> Amounts:
-        """What the queue is charged for them."""
+        """What the queue is charged for the pods."""
         held, gpu, cpu, memory = self.amounts, 0, 0, 0
         if len(pods) == 1:
             (p,) = pods
@@ -119,8 +119,7 @@ class Candidates:
         return gpu, cpu, memory
 
     def inside(self, queue: Queue, resource: int) -> list[int]:
-        """The pods in the queue that hold any of the resource, the cheapest first; costs one pass
-        over all."""
+        """The queue's pods that hold the resource, cheapest first; costs one pass over all pods."""
         found = []
         for w, leaf in enumerate(self.leaves):
             if queue not in leaf.chain:
@@ -134,7 +133,7 @@ class Candidates:
         return [entry[-1] for entry in sorted(found)]
 
     def unit_of(self, p: int) -> Sequence[int] | None:
-        """The pods that leave when `p` is evicted, or None where one of them may not."""
+        """The pods to evict if `p` is evicted, or None if one of them may not be."""
         w = self.owner[p]
         workload, n_live = self.workloads[w], self.n_live[w]
         if (n_live > workload.min_member or (n_live == 1 and self.is_here[p])) and not has_groups(
@@ -149,21 +148,21 @@ class Candidates:
         return found if len(found) == len(unit) else None
 
     def is_legal(self, w: int) -> bool:
-        """Whether what the workload has left is nothing, enough to go on, or all that it had."""
+        """Whether the workload keeps no pods, enough of them to run, or all that it had."""
         workload = self.workloads[w]
         if not has_groups(workload):
             if self.n_live[w] == 0 or self.n_live[w] >= workload.min_member:
                 return True
         elif is_satisfied(workload, self._live(workload)):
             return True
-        return self._gone.isdisjoint(pod.uid for pod in workload.pods)
+        return self._evicted.isdisjoint(pod.uid for pod in workload.pods)
 
     def evict(self, pods: Collection[int]) -> None:
-        """They leave for good; `refresh` their workload afterwards."""
+        """Mark the pods as evicted; call `refresh` for their workload afterwards."""
         for p in pods:
             self.is_here[p] = 0
             self.n_live[self.owner[p]] -= 1
-            self._gone.add(self.pods[p].uid)
+            self._evicted.add(self.pods[p].uid)
         self._count(pods, 1)
 
     def keep(self, pods: Collection[int]) -> None:
@@ -171,13 +170,13 @@ class Candidates:
         for p in pods:
             self.is_here[p] = 1
             self.n_live[self.owner[p]] += 1
-            self._gone.discard(self.pods[p].uid)
+            self._evicted.discard(self.pods[p].uid)
         self._count(pods, -1)
 
     def move(self, p: int, *, is_moving: bool) -> None:
-        """The pod leaves its place for another one, or does not after all."""
+        """Mark the pod as moved, or undo that."""
         self.is_here[p] = not is_moving
-        (self._on_the_way.add if is_moving else self._on_the_way.discard)(self.pods[p].uid)
+        (self._moving.add if is_moving else self._moving.discard)(self.pods[p].uid)
         self.n_moving[self.owner[p]] += 1 if is_moving else -1
         self._count((p,), 1 if is_moving else -1)
 
@@ -186,15 +185,15 @@ class Candidates:
         return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
 
     def can_move(self, p: int) -> bool:
-        """Whether the pod would be made again, in time if it is of a Job's gang, and disruption
+        """Whether the pod would be recreated, in time if it is of a Job's gang, and disruption
         budgets let it be moved."""
         w, pod = self.owner[p], self.pods[p]
         is_slow = pod.is_of_job and not are_independent(self.workloads[w])
         is_in_time = not is_slow or self.n_moving[w] < MOST_OF_JOB
         return is_in_time and bool(self.may_move[p]) and self.budgets.allow_move(pod)
 
-    def heed_budgets(self) -> list[int]:
-        """Rule out the pods of which budgets let none go; returns all that any budget protects."""
+    def apply_budgets(self) -> list[int]:
+        """Exclude the pods whose eviction budgets forbid; returns all that any budget protects."""
         if not self.budgets.are_any:
             return []
         for p, pod in enumerate(self.pods):
@@ -203,15 +202,15 @@ class Candidates:
                 self.is_here[p] = self.may_evict((p,))
         return self.guarded
 
-    def ignore_budgets(self) -> list[int]:
-        """While budgets are lifted, let those be chosen too that they ruled out; returns them."""
+    def lift_budgets(self) -> list[int]:
+        """Include the pods that budgets excluded, while budgets are lifted; returns them."""
         found = [
             p
             for p in self.guarded
             if not self.is_here[p]
             and self.owner[p] not in self._barred
-            and self.pods[p].uid not in self._gone
-            and self.pods[p].uid not in self._on_the_way
+            and self.pods[p].uid not in self._evicted
+            and self.pods[p].uid not in self._moving
         ]
         for p in found:
             self.is_here[p] = 1
@@ -219,38 +218,38 @@ class Candidates:
             self.refresh(w)
         return found
 
-    def heed_again(self, pods: Iterable[int]) -> None:
-        """Undo `ignore_budgets`, once budgets bind again."""
+    def reapply_budgets(self, pods: Iterable[int]) -> None:
+        """Undo `lift_budgets`, once budgets apply again."""
         for p in pods:
             self.is_here[p] = 0
         for w in {self.owner[p] for p in self.guarded}:
             self.refresh(w)
 
-    def is_kept_by_budget(self, p: int) -> bool:
-        """Whether budgets forbid that the pod is evicted, beside what is evicted already."""
+    def is_protected_by_budget(self, p: int) -> bool:
+        """Whether budgets forbid evicting the pod on top of the evictions so far."""
         pods = self.unit_of(p)
         return bool(self.is_here[p]) and pods is not None and not self.may_evict(pods)
 
     def spare(self, p: int, *, is_spared: bool) -> None:
-        """Let the pod not be chosen for a while, or let it be chosen again."""
+        """Exclude the pod from selection for a while, or include it again."""
         self.is_here[p] = not is_spared
         self.refresh(self.owner[p])
 
     def bar(self, w: int) -> None:
-        """Nothing more is taken from the workload."""
+        """Exclude the pods of the workload for the rest of the cycle."""
         self._barred.add(w)
         for p in self.members[w]:
             self.is_here[p] = 0
 
     def bar_all(self, keys: Iterable[str]) -> None:
-        """The same for the workloads of these keys that are candidates."""
+        """`bar` the workloads of these keys that are candidates."""
         for key in keys:
             w = self.by_key.get(key)
             if w is not None:
                 self.bar(w)
 
     def refresh(self, w: int) -> None:
-        """Work out again what the workload could give."""
+        """Compute again what can be evicted of the workload."""
         workload = self.workloads[w]
         here = [p for p in self.members[w] if self.is_here[p]]
         self.whole_lost[w] = sum(self.lost[p] for p in here)
@@ -262,7 +261,7 @@ class Candidates:
             self.surplus[w] = max(0, self.n_live[w] - workload.min_member)
 
     def sync(self, queues: Iterable[Queue]) -> None:
-        """Take over what the queues hold now."""
+        """Copy what the queues hold now."""
         for queue in queues:
             q = self.queue_ix.get(queue)
             if q is not None:
@@ -274,11 +273,11 @@ class Candidates:
             self.budgets.take([self.pods[p] for p in pods], sign)
 
     def _live(self, workload: WorkloadView) -> list[PodView]:
-        """Its pods that have a place and keep it."""
-        return [pod for pod in live_pods(workload) if pod.uid not in self._gone]
+        """The live pods of the workload that are not evicted."""
+        return [pod for pod in live_pods(workload) if pod.uid not in self._evicted]
 
     def _mark_surplus(self, w: int, here: Sequence[int]) -> None:
-        """Find the pods of a tree of groups that may go one after the other."""
+        """Find the pods of a workload with groups that may be evicted one by one."""
         workload = self.workloads[w]
         rest = {pod.uid: pod for pod in self._live(workload)}
         self.surplus[w] = 0

@@ -1,10 +1,10 @@
-"""Which pods a request may take, in a form common to consolidate, reclaim and preempt.
+"""Which pods a request may evict or move, in a form common to consolidate, reclaim and preempt.
 
-A stage says with a `PreemptionRule` which request is served and what may be evicted for it;
-`Eligibility` is the latter as arrays over the candidates, which the kernel reads. Queues give in
-two tiers: first what is above their first floors, then what is above their second. A queue is above
-its floors before each unit that it gives, so a gang that cannot shrink goes whole even if its queue
-ends lower.
+The `PreemptionRule` of a stage says which requests it serves and which pods may be evicted for
+them. `Eligibility` has the latter as arrays over the candidates, which the kernel reads. Queues
+give up work in two tiers: first what is above their first floors, then what is above their second.
+A queue has to be above its floors before each unit is evicted, but not afterwards, so a gang that
+cannot shrink is evicted whole even if its queue ends lower.
 """
 
 from array import array
@@ -16,9 +16,9 @@ from extender.policy.preemption.candidates import Candidates
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.state.model import Amounts
 
-#: A priority above all others: whatever may be taken at all may be taken.
+#: A priority above all others, so that work of any priority is eligible.
 ANY_PRIORITY: Final = 1 << 30
-#: In `Eligibility.is_safe`.
+#: Values of `Eligibility.is_safe`.
 SURPLUS_ONLY: Final = 1
 NOTHING: Final = 2
 _NO_FLOOR: Final = -(1 << 60)
@@ -28,12 +28,12 @@ _NO_FLOOR: Final = -(1 << 60)
 class Eligibility:
     """Queues q, workloads w and shapes as in the candidates.
 
-    `tiers` says in how many tiers a queue gives (0: in none). What it gives is checked against the
-    floors of all queues of its path (`path_start` into `path`, indices of queues): int64[2 * 3 * n]
-    by tier, queue and resource; a queue without a path gives whatever is asked. `is_safe` is 1 for
-    pods that leave only as surplus of their workload, 2 for those that stay. Shapes of which
-    `moves` is 1 are moved and not evicted, in queues of which `is_mobile` is 1. Only workloads
-    below `below_priority` are touched.
+    `tiers` says in how many tiers a queue gives up work (0: in none), while all queues of its path
+    are above their floors. `path_start` points into `path`, which has indices of queues; `floors`
+    are int64[2 * 3 * n] by tier, queue and resource; a queue without a path has no floors.
+    `is_safe` is 1 for pods that may be evicted only as surplus of their workload, 2 for pods that
+    may not be evicted. Shapes with `moves` 1 are moved and not evicted, in queues with `is_mobile`
+    1. Only workloads below `below_priority` are eligible.
     """
 
     tiers: bytearray
@@ -46,7 +46,8 @@ class Eligibility:
     below_priority: int = ANY_PRIORITY
 
     def tier_of(self, candidates: Candidates, w: int, amounts: Amounts) -> tuple[int, bool] | None:
-        """(tier, whether a queue ends below its floor) in which the workload may give, or None."""
+        """(tier, whether a queue ends below its floor) in which these amounts of the workload may
+        be evicted, or None."""
         if candidates.priority[w] >= self.below_priority:
             return None
         q, has, floors = candidates.queue[w], candidates.has, self.floors
@@ -69,10 +70,10 @@ class Eligibility:
     def most_freed(
         self, candidates: Candidates, total: "array[int]", largest: "array[int]"
     ) -> Amounts:
-        """No more than this can be evicted, however it is done.
+        """An upper bound of what can be evicted.
 
-        `total` and `largest` (int64[3 * n]) are what the workloads of each queue could give
-        together, and the most that one of them could.
+        `total` and `largest` (int64[3 * n]) are, for each queue, what its workloads can free
+        together, and the most that one of them can.
         """
         gpu, cpu, memory = 0, 0, 0
         for q in range(len(self.tiers)):
@@ -86,7 +87,7 @@ class Eligibility:
     def _most_of(
         self, candidates: Candidates, q: int, total: Sequence[int], largest: Sequence[int]
     ) -> Sequence[int]:
-        """The same of one queue: what is above its lowest floors and the unit that goes below."""
+        """The bound of one queue: what it has above its lowest floors, and one more unit."""
         path = self.path[self.path_start[q] : self.path_start[q + 1]]
         if not path:
             return total
@@ -100,7 +101,7 @@ class Eligibility:
         ]
         n_above = sum(each > 0 for each in above)
         if n_above != 1:
-            # Work taken for what is above in one resource brings all that it has of another.
+            # Work evicted for one resource frees all that it holds of the others as well.
             return total if n_above else (0, 0, 0)
         over = next(r for r in RESOURCES if above[r] > 0)
         return [
@@ -110,7 +111,7 @@ class Eligibility:
 
 @dataclass(slots=True)
 class EligibilityBuilder:
-    """An Eligibility in the making, queue by queue in the order of the candidates'."""
+    """Builds an Eligibility, queue by queue in the order of the candidates' queues."""
 
     candidates: Candidates
     tiers: bytearray = field(default_factory=bytearray)
@@ -123,14 +124,14 @@ class EligibilityBuilder:
         self.floors = array("q", [_NO_FLOOR]) * (2 * len(self.candidates.has))
 
     def add(self, n_tiers: int, path: Iterable[Queue] = (), *, is_mobile: bool) -> None:
-        """The next queue gives in so many tiers, as long as all of the path are above floors."""
+        """Let the next queue give up work in `n_tiers`, while all of `path` exceed their floors."""
         self.tiers.append(n_tiers)
         self.is_mobile.append(is_mobile)
         self.path.extend(self.candidates.queue_ix[queue] for queue in path)
         self.path_start.append(len(self.path))
 
     def set_floor(self, queue: Queue, tier: int, amounts: Amounts) -> None:
-        """What the queue keeps in the tier."""
+        """Set what the queue keeps in the tier."""
         at = tier * len(self.candidates.has) + 3 * self.candidates.queue_ix[queue]
         self.floors[at : at + 3] = array("q", amounts)
 

@@ -1,8 +1,8 @@
 """After the preemptor is placed, decides for each victim whether it is evicted, moved, or keeps
 running.
 
-Pods that are to move and have no new place get one, or are evicted. Then victims are returned one
-by one, the costliest first, as long as the preemptor keeps its places.
+Displaced pods without a new placement get one, or are evicted. Then victims are kept one by one,
+costliest first, as long as the preemptor still fits.
 """
 
 from collections import Counter
@@ -24,18 +24,18 @@ from extender.state.model import GPU
 
 
 class PlanCheck(Protocol):
-    """Says what a plan may be."""
+    """Decides which plans are allowed."""
 
     def is_allowed(self) -> bool:
-        """Whether the plan is allowed as it is now."""
+        """Whether the plan is allowed in its current state."""
 
 
 @dataclass(slots=True)
 class FillBack:
-    """The victims of a statement.
+    """Decides about the victims of a statement.
 
-    `fullness` knows what has no place in the pool. `beside` are statements of the cycle's plan, the
-    pods of which may be placed elsewhere for a victim that stays.
+    `fullness` knows which shapes fit nowhere in the pool. `beside` are statements of the cycle's
+    plan whose pods may be placed elsewhere so that a victim can stay.
     """
 
     request: PreemptionRequest
@@ -46,32 +46,32 @@ class FillBack:
     beside: Sequence[Statement] = ()
 
     def run(self) -> bool:
-        """Decide about all of them; False if a pod can neither move nor be evicted."""
+        """Decide for all victims; False if a pod can neither be moved nor evicted."""
         statement = self.statement
-        homeless = [p for p, place in statement.moving.items() if place is None]
-        for p in relocation_order(statement.candidates, self.eligibility, homeless):
-            is_homeless = p in statement.moving and statement.moving[p] is None
-            if is_homeless and not move_or_evict(statement, self.eligibility, p):
+        displaced = [p for p, place in statement.moving.items() if place is None]
+        for p in relocation_order(statement.candidates, self.eligibility, displaced):
+            is_displaced = p in statement.moving and statement.moving[p] is None
+            if is_displaced and not move_or_evict(statement, self.eligibility, p):
                 return False
-        self.give_back()
+        self.keep_unneeded()
         if self.request.is_alike and len(statement.assignments) > 1:
             statement.reassign(self.request.chunk)
         return True
 
-    def give_back(self) -> None:
-        """Give back each victim without which the preemptor still has its places."""
+    def keep_unneeded(self) -> None:
+        """Keep each victim without which the preemptor still fits."""
         if not self._is_tight():
-            self._give_back_each()
+            self._keep_all_unneeded()
 
     def review(self) -> None:
-        """The same for a plan that was made when less was free than is now."""
+        """As `keep_unneeded`, for a plan that was made when less was free than is now."""
         if not self._is_tight() or self._may_fit_now():
-            self._give_back_each()
+            self._keep_all_unneeded()
 
-    def _give_back_each(self) -> None:
+    def _keep_all_unneeded(self) -> None:
         statement, candidates = self.statement, self.statement.candidates
         for unit in self._costliest_first():
-            self._give_back_one(unit.w, unit.pods, partial(statement.keep, unit))
+            self._keep_if_unneeded(unit.w, unit.pods, partial(statement.keep, unit))
         for p in sorted(
             statement.moving,
             key=lambda p: (
@@ -80,11 +80,11 @@ class FillBack:
                 candidates.pods[p].uid,
             ),
         ):
-            self._give_back_one(candidates.owner[p], (p,), partial(statement.cancel_move, p))
+            self._keep_if_unneeded(candidates.owner[p], (p,), partial(statement.cancel_move, p))
 
-    def _give_back_one(self, w: int, pods: Sequence[int], keep: Callable[[], None]) -> None:
-        """Let these pods of workload w stay if the preemptor has its places all the same, or has
-        them once the statements beside it give way, too."""
+    def _keep_if_unneeded(self, w: int, pods: Sequence[int], keep: Callable[[], None]) -> None:
+        """Keep these pods of workload w if the preemptor still fits, or fits after those in
+        `beside` make way."""
         mark = self.statement.checkpoint()
         keep()
         is_legal = self.statement.candidates.is_legal(w)
@@ -95,16 +95,16 @@ class FillBack:
             self.statement.rollback(mark)
 
     def _try_to_keep(self, pods: Sequence[int], beside: Sequence[Statement]) -> bool:
-        giving = (self.statement, *beside)
-        marks = _checkpoint(giving)
-        if self._make_way(pods, giving) and self.check.is_allowed():
+        statements = (self.statement, *beside)
+        marks = _checkpoint(statements)
+        if self._make_way(pods, statements) and self.check.is_allowed():
             return True
-        _rollback(giving, marks)
+        _rollback(statements, marks)
         return False
 
-    def _make_way(self, stay: Sequence[int], giving: Sequence[Statement]) -> bool:
-        """Whether the pods that stay have their places, once the pods of these statements there are
-        elsewhere; what was tried in vain is for the caller to undo."""
+    def _make_way(self, stay: Sequence[int], statements: Sequence[Statement]) -> bool:
+        """Whether the pods in `stay` fit after the statements' pods on their nodes are placed
+        elsewhere; the caller rolls back a False."""
         statement, pods = self.statement, self.statement.candidates.pods
         nodes = {pods[p].node for p in stay}
         if not self._are_apart(stay):
@@ -112,12 +112,12 @@ class FillBack:
             nodes |= {placement.node for placement in statement.placements}
         elif not self._is_over(nodes):
             return True
-        taken_back = [(owner, each) for owner in giving for each in owner.unassign_on(nodes)]
-        is_placed = _assign_again(taken_back, giving)
+        unassigned = [(owner, each) for owner in statements for each in owner.unassign_on(nodes)]
+        is_placed = _place_again(unassigned, statements)
         return is_placed and not self._is_over(nodes) and self._are_apart(stay)
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
-        """Whether no pod placed in this cycle keeps away from the pods that stay."""
+        """Whether no pod placed in this cycle has anti-affinity to the pods in `stay`."""
         statement, pods = self.statement, self.statement.candidates.pods
         is_apart = statement.session.places.pod_affinity.is_apart
         return all(is_apart(pods[p], statement.ix_of(pods[p].node)) for p in stay)
@@ -126,12 +126,11 @@ class FillBack:
         return any(self.statement.is_over(self.statement.ix_of(node)) for node in nodes)
 
     def _is_tight(self) -> bool:
-        """Whether no victim can stay for plain reasons: no node takes one pod more, in the one pool
-        that may be used, and each victim is on a node where the one pod of the preemptor needed
-        it."""
+        """A cheap check that no victim can stay: no node has room for another pod of the
+        preemptor's shape, and each victim's node has exactly one of its pods."""
         statement, pods = self.statement, self.statement.candidates.pods
         shape = self.request.shapes[0]
-        # A pod that stays gives up its new place, which may be what the preemptor needs.
+        # A moved pod that stays frees its new placement, which the preemptor may need.
         if not self.request.is_alike or statement.moving:
             return False
         if not self.fullness.is_full(shape.demand, shape.constraints):
@@ -146,7 +145,7 @@ class FillBack:
         return True
 
     def _may_fit_now(self) -> bool:
-        """Whether any victim's node has so much left over as the victim holds."""
+        """Whether any victim's node has as many GPUs free as the victim holds."""
         statement, candidates = self.statement, self.statement.candidates
         cards = statement.session.sim.later.cards
         return any(
@@ -168,18 +167,17 @@ class FillBack:
         )
 
 
-def _assign_again(
-    taken_back: Sequence[tuple[Statement, Assignment]], giving: Sequence[Statement]
+def _place_again(
+    unassigned: Sequence[tuple[Statement, Assignment]], statements: Sequence[Statement]
 ) -> bool:
-    """Give each pod that was taken back another place; False and nothing done where one has
-    none."""
-    marks = _checkpoint(giving)
-    was = {each.placement.pod.uid: (owner, each.frame) for owner, each in taken_back}
-    pods, first = [each.placement.pod for _, each in taken_back], giving[0]
+    """Place each of these unassigned pods again; on False nothing has changed."""
+    marks = _checkpoint(statements)
+    was = {each.placement.pod.uid: (owner, each.frame) for owner, each in unassigned}
+    pods, first = [each.placement.pod for _, each in unassigned], statements[0]
     for in_order in first.session.places.orders(pods, first.pool):
         if all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order):
             return True
-        _rollback(giving, marks)
+        _rollback(statements, marks)
     return False
 
 
@@ -188,6 +186,6 @@ def _checkpoint(statements: Sequence[Statement]) -> list[int]:
 
 
 def _rollback(statements: Sequence[Statement], marks: Sequence[int]) -> None:
-    """In any order: the first that has done anything since takes the simulation back for all."""
+    """In any order: the first with newer steps rolls the simulation back for all."""
     for each, mark in zip(statements, marks, strict=True):
         each.rollback(mark)

@@ -11,11 +11,11 @@ from extender.state.model import Amounts
 
 
 def meet_limits(leaf: Queue, statement: Statement, eligibility: Eligibility) -> bool:
-    """Whether the preemptor's queues are within their limits, once work inside is evicted: also
-    where one was over its limit before."""
-    amounts, given = placed_amounts(statement.placements), statement.given()
-    # No queue held more before than it holds now and all that was given.
-    most = amounts[0] + given[0], amounts[1] + given[1], amounts[2] + given[2]
+    """Evict work inside the preemptor's queues until they are within their limits, even if one was
+    not before; returns whether they are."""
+    amounts, freed = placed_amounts(statement.placements), statement.evicted_amounts()
+    # An upper bound of what any queue held before, plus the placements.
+    most = amounts[0] + freed[0], amounts[1] + freed[1], amounts[2] + freed[2]
     return all(
         queue.has_room(most, queue.limit) or _meet_limit(statement, eligibility, queue, amounts)
         for queue in leaf.limited
@@ -31,7 +31,7 @@ def _meet_limit(
             continue
         if queue.allocated[r] + amounts[r] <= queue.limit[r]:
             continue
-        # What is in the lower tier leaves first, whatever else would lose less.
+        # The lower tier is evicted first, even if that loses more work.
         for tier, p in product((0, 1), candidates.inside(queue, r)):
             if queue.allocated[r] + amounts[r] <= queue.limit[r]:
                 break

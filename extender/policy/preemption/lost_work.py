@@ -1,24 +1,23 @@
-"""What evicting or moving a pod costs: the work that has to be done again, and the restart."""
+"""What evicting or moving a pod costs: the work to be done again, and the restart."""
 
 from typing import Final
 
 from extender.state.model import PodView
 
-#: Seconds that a restart costs whatever the pod has done so far: its container is created again and
-#: its program loads libraries, model and data. So a pod that has just been moved is not free to
-#: move again.
+#: Seconds that every restart costs: the container is created again and the program loads libraries,
+#: model and data. So moving a pod again right after a move is not free.
 RESTART_S: Final = 60
-#: A save may be late by this part of the time between two: one over it.
+#: A checkpoint may be late by 1/10 of its interval.
 _LATE_PART: Final = 10
 
 
 def seconds_lost(pod: PodView, now_s: int, usual_s: int) -> int:
-    """Seconds of the pod's running that a stop wastes: `RESTART_S` and the work since its last
-    save.
+    """Seconds of running time that stopping the pod wastes: `RESTART_S` and the time since its last
+    checkpoint.
 
-    A pod that states no checkpoint interval has the node pool's, `usual_s`. Without one (0) it
-    saves nothing, so all that it ran is lost. A save counts only once it is late by a tenth of the
-    interval, so that no pod is picked right before it saves.
+    `usual_s` is the node pool's checkpoint interval, for a pod that states none. With an interval
+    of 0 the whole running time is lost. A checkpoint counts only a tenth of the interval after it
+    is due, so that no pod is selected right before it saves.
     """
     started_s = pod.started_at
     every_s = usual_s if pod.checkpoint_s is None else pod.checkpoint_s

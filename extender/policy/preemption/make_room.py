@@ -16,14 +16,14 @@ from extender.policy.preemption.victim_sets import unit_without_moves
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import GPU, PodView
 
-#: Nodes on which a plan with moves is tried for one pod. A node fails when its pods have no other
-#: place together though each has one; a cluster in which this happens so often has no room to move.
+#: Nodes on which a plan with moves is tried for one pod. A node fails if its pods fit elsewhere one
+#: by one but not together; a cluster in which that happens so often has no room for moves.
 _MOST_TRIES: Final = 512
 
 
 class NodeClearing:
-    """Makes room for the pods of one statement, `with_moves` or by evictions alone; on nodes ix
-    that are `passed_over`, never. `was_evicted_instead`: a pod that was to move was evicted."""
+    """Makes room for the pods of one statement, `with_moves` or by evictions only, except on the
+    nodes ix in `passed_over`. `was_evicted_instead`: a pod that was to be moved was evicted."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class NodeClearing:
         self.was_evicted_instead = False
         self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
-        self._kept: list[int] = []
+        self._protected: list[int] = []
         self._wanted: frozenset[int] = frozenset()
 
     @property
@@ -49,11 +49,11 @@ class NodeClearing:
         return self._context.eligibility(self._rule, with_moves=self.with_moves)
 
     def costs(self, shape: Shape, frame: NodeSet) -> NodeCosts:
-        """What room for pods of the shape costs on each node."""
+        """What making room for pods of the shape costs on each node."""
         return self._context.costs(self._rule, shape, frame, with_moves=self.with_moves)
 
     def assign(self, pod: PodView, frame: NodeSet) -> bool:
-        """Place the pod in what is free, or where room is made; the caller undoes a False."""
+        """Place the pod on free resources, or where room is made; the caller rolls back a False."""
         fullness = self._context.fullness
         if not fullness.is_full(pod.demand, pod.constraints) and self._statement.assign(pod, frame):
             return True
@@ -61,8 +61,8 @@ class NodeClearing:
         return self._assign_with_victims(pod, frame, costs)
 
     def _assign_with_victims(self, pod: PodView, frame: NodeSet, costs: NodeCosts) -> bool:
-        """Try the cheapest node, then the next; a node on which a disruption budget forbids one of
-        the victims is offered again without that pod."""
+        """Try nodes from the cheapest. If a disruption budget protects a victim, its node is
+        offered again without that victim."""
         spared: list[int] = []
         is_assigned = self._try_nodes(pod, frame, costs, spared)
         for p in spared:
@@ -70,7 +70,7 @@ class NodeClearing:
         return is_assigned
 
     def _set_spared(self, p: int, *, is_spared: bool) -> None:
-        """Spare the pod while room is made for one pod, or let it be chosen again."""
+        """Exclude the pod while room is made for one pod, or include it again."""
         self._context.candidates.spare(p, is_spared=is_spared)
         self._context.touched.extend(self._statement.nodes_of(self._context.candidates.owner[p]))
 
@@ -87,7 +87,7 @@ class NodeClearing:
                 continue
             mark = statement.checkpoint()
             self._n_evicted_instead = 0
-            self._kept.clear()
+            self._protected.clear()
             if self._make(pod, frame, costs, costs.node_ixs[at]):
                 if self._n_evicted_instead == 0 or is_one_of_many:
                     return True
@@ -95,25 +95,24 @@ class NodeClearing:
                 if best is None or cost < best[0]:
                     best = cost, costs.node_ixs[at]
             statement.rollback(mark)
-            if not self._kept:
+            if not self._protected:
                 costs.refresh(self._context.touched, costs.epoch, is_undone=True)
                 costs.exclude(at)
                 continue
-            spared += self._kept
-            self._set_spared(self._kept[0], is_spared=True)
+            spared += self._protected
+            self._set_spared(self._protected[0], is_spared=True)
             costs.refresh(self._context.touched, costs.epoch, is_undone=True)
         costs.readmit()
         return best is not None and self._make(pod, frame, costs, best[1])
 
     def _find_wanted(self, costs: NodeCosts) -> None:
-        """Note the nodes that this pod and the next ones of a gang would be placed on."""
+        """Find the nodes on which this pod and the next ones of a gang would be placed."""
         n = len(self._request.chunk) - len(self._statement.assignments)
         is_needed = self.with_moves and n > 1
         self._wanted = costs.cheapest_nodes(n) if is_needed else frozenset()
 
     def _make(self, pod: PodView, frame: NodeSet, costs: NodeCosts, ix: int) -> bool:
-        """Place the pod on node `ix` and evict or move what must leave; the caller undoes a
-        False."""
+        """Place the pod on node `ix` and evict or move victims; the caller rolls back a False."""
         context, statement, eligibility = self._context, self._statement, self.eligibility
         candidates, chosen = context.candidates, costs.choose(ix)
         if chosen is None:
@@ -128,26 +127,26 @@ class NodeClearing:
                 and eligibility.moves[candidates.shape[p]]
                 and candidates.can_move(p)
             ):
-                statement.unassign_for_move(p)
+                statement.displace(p)
                 displaced.append(p)
                 continue
             unit = unit_without_moves(statement, eligibility, p)
             if unit is None:
-                self._note_budget(p)
+                self._note_if_protected(p)
                 return False
             statement.evict(unit)
         if statement.moving and self._moves_too_much():
             return False
-        # The node takes the pod once all chosen pods have left, unless pod affinity matters.
+        # Once all chosen pods are gone the pod fits, unless pod affinity matters.
         if not is_sure and not self._fits(pod, ix):
             return False
         statement.assign_to(pod, ix, frame)
         return not displaced or self._relocate(displaced)
 
-    def _note_budget(self, p: int) -> None:
-        """The pod may not be evicted; if a budget forbids it, others may do."""
-        if self._context.candidates.is_kept_by_budget(p):
-            self._kept.append(p)
+    def _note_if_protected(self, p: int) -> None:
+        """Note a pod that a budget protects, so that other victims are tried."""
+        if self._context.candidates.is_protected_by_budget(p):
+            self._protected.append(p)
 
     def _moves_too_much(self) -> bool:
         rule, moving, candidates = self._rule, self._statement.moving, self._context.candidates
@@ -168,14 +167,14 @@ class NodeClearing:
         for p in relocation_order(candidates, eligibility, displaced):
             if p in statement.moving and statement.moving[p] is None:
                 if not move_or_evict(statement, eligibility, p, self._wanted):
-                    self._note_budget(p)
+                    self._note_if_protected(p)
                     return False
                 self._n_evicted_instead += p not in statement.moving
                 self.was_evicted_instead |= p not in statement.moving
         return True
 
     def _fits(self, pod: PodView, ix: int) -> bool:
-        """Whether the node takes the pod, by what is free later and by pod affinity."""
+        """Whether the pod fits on the node later, with pod affinity."""
         places, later = self._context.session.places, self._context.session.sim.later
         if pod.demand.counted and not later.fits_counted(ix, pod.demand):
             return False

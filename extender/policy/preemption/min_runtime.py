@@ -1,7 +1,7 @@
-"""Minimum run times: work that ran less than its queues promise is neither evicted nor moved.
+"""Minimum run times: work that ran less than its queues guarantee is neither evicted nor moved.
 
-A gang runs for as long as its oldest pod does, and gives only its surplus until its minimum is
-over. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one
+A gang has run for as long as its oldest pod, and until its minimum is over only its surplus may be
+evicted. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one
 by one.
 """
 
@@ -18,8 +18,7 @@ from extender.state.model import PodView
 def protected_by(
     session: Session, candidates: Candidates, minimum_of: Callable[[Queue], int]
 ) -> bytearray:
-    """How far these minimums, in seconds by leaf queue, protect each pod of the candidates, as
-    `Eligibility.is_safe`."""
+    """`Eligibility.is_safe` by these minimum run times, which are in seconds by leaf queue."""
     now_s = session.snapshot.now_s
     minimums = {leaf: minimum_of(leaf) for leaf in set(candidates.leaves)}
     if not any(minimums.values()):

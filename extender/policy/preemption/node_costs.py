@@ -1,7 +1,7 @@
-"""What it costs to make room for one more pod on every node, kept up to date as pods come and go.
+"""The cost of making room for one more pod on every node, kept up to date as pods come and go.
 
-A cost that was computed stays a lower bound while only more is taken. So only nodes on which
-something changed are computed again, and the cheapest one before it is used.
+While resources are only taken, a computed cost is a lower bound. So only changed nodes are computed
+again, and the cheapest node once more before it is used.
 """
 
 from array import array
@@ -15,7 +15,7 @@ from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.state.nodes import NodeTable
 
-#: Compares as the kernel's costs do; the cheaper is the smaller.
+#: Ordered as in the kernel: a smaller cost is cheaper.
 Cost = tuple[int, int, int]
 
 
@@ -52,9 +52,8 @@ class NodeCosts:
         )
 
     def refresh(self, touched: Sequence[int], epoch: int, *, is_undone: bool = False) -> None:
-        """Price again what has changed: nodes in `touched` that were not seen yet, or everything
-        in a new epoch. What is excluded and has changed is offered again, unless all that
-        happened to it was undone."""
+        """Compute costs again for the nodes in `touched` not seen yet, or for all in a new epoch.
+        Excluded nodes among them are offered again, unless all changes to them were undone."""
         self._confirmed = -1, 0
         if epoch != self.epoch:
             self._excluded.clear()
@@ -63,14 +62,14 @@ class NodeCosts:
             recent = set(touched[self._n_seen :])
             self._update(recent)
             if self._excluded:
-                self._look_again(recent, is_undone=is_undone)
+                self._readmit_changed(recent, is_undone=is_undone)
         self.epoch, self._n_seen = epoch, len(touched)
 
     def cheapest(self) -> int:
-        """The position of the cheapest node, or -1 where room can be made on none.
+        """The position of the cheapest node, or -1 if room can be made on none.
 
-        The pods that leave it are known then, if `choose` is called before anything else
-        changes."""
+        `choose` finds its victims cached if it is called before anything else changes.
+        """
         at = self._victims.cheapest()
         if at >= 0:
             if self.demand.counted:
@@ -80,7 +79,7 @@ class NodeCosts:
             if self._victims.price(at) == known:
                 self._confirmed = ix, n
             else:
-                # A queue has nothing to give any more, and that changes costs everywhere.
+                # A queue can give up no more work, which changes costs on all nodes.
                 self._update_all()
                 for excluded in self._excluded:
                     self._victims.exclude(excluded)
@@ -92,31 +91,30 @@ class NodeCosts:
         return self._victims.price(at)
 
     def lowest(self, n: int) -> list[Cost]:
-        """The n lowest costs; nodes are named more than once where there are fewer."""
+        """The n lowest costs; repeated if there are fewer nodes."""
         costs = sorted(map(self._victims.price, range(len(self.node_ixs))))[:n]
         return [costs[at % len(costs)] for at in range(n)] if costs else []
 
     def cheapest_nodes(self, n: int) -> frozenset[int]:
-        """The n nodes (by ix) on which room costs least, as far as is known, or all on which there
-        can be any; O(nodes)."""
+        """The n nodes (by ix) with the lowest known costs, if room can be made there; O(nodes)."""
         prices = ((self._victims.price(at), ix) for at, ix in enumerate(self.node_ixs))
         possible = (each for each in prices if each[0][0] < IMPOSSIBLE)
         return frozenset(ix for _, ix in nsmallest(n, possible))
 
     def exclude(self, at: int) -> None:
-        """Don't offer this node again until something happens on it."""
+        """Do not offer this node again until something changes on it."""
         self._victims.exclude(at)
         self._excluded.add(at)
 
     def readmit(self) -> None:
-        """Offer again what was excluded."""
+        """Offer the excluded nodes again."""
         self._confirmed = -1, 0
         if self._excluded:
             self._update([self.node_ixs[at] for at in self._excluded])
             self._excluded.clear()
 
     def choose(self, ix: int) -> Sequence[int] | None:
-        """The pods that would leave node `ix`, none where it has room; None where it is no use."""
+        """The victims on node `ix`, none if it has room; None if room cannot be made."""
         known, self._confirmed = self._confirmed, (-1, 0)
         if known[0] == ix:
             return self._chosen[: known[1]]
@@ -126,14 +124,14 @@ class NodeCosts:
         return None if n < 0 else self._chosen[:n]
 
     def capacity(self, most: int) -> int:
-        """How many pods would fit in all if everything left that may, at most `most`."""
+        """How many pods would fit if all eligible pods were gone, at most `most`."""
         if self.demand.counted:
             for ix in self.node_ixs:
                 self._count(ix)
         return self._victims.capacity(most)
 
-    def _look_again(self, nodes: Collection[int], *, is_undone: bool) -> None:
-        """At what is excluded on these nodes, which have changed."""
+    def _readmit_changed(self, nodes: Collection[int], *, is_undone: bool) -> None:
+        """Offer excluded nodes that changed again, unless the changes were undone."""
         stale = {at for at in self._excluded if self.node_ixs[at] in nodes}
         if is_undone:
             for at in stale:
@@ -154,14 +152,14 @@ class NodeCosts:
         self._victims.update(self.node_ixs)
 
     def _count(self, ix: int) -> None:
-        """Take over what the node has of what is counted one by one."""
+        """Copy the node's free counted resources, such as MIG instances, for the kernel."""
         free = self.table.free_counted[ix] or {}
         n_kinds = len(self.demand.counted)
         for at, (name, _) in enumerate(self.demand.counted):
             self._extra_free[ix * n_kinds + at] = free.get(name, 0)
 
     def _extra_held(self) -> "array[int]":
-        """What every pod of the candidates holds of what is counted one by one."""
+        """What every candidate holds of the counted resources."""
         names = [name for name, _ in self.demand.counted]
         held = array("q")
         if names:

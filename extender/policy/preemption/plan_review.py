@@ -1,7 +1,7 @@
-"""The solutions of a cycle: what they put into the plan, and their review.
+"""The solutions that are part of a cycle's plan, and their review.
 
-A solution may free more than it uses, so that another one needs fewer victims. The review gives
-those victims back, and may change the places of a preemptor for that.
+A solution may free more than it uses, so that another one needs fewer victims. The review keeps
+those victims running, and may place a preemptor elsewhere for that.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, WorkloadView
 
-#: How often all plans of a cycle are reviewed; more than twice is rare.
+#: Passes over all solutions of a cycle; more than two are rare.
 _MOST_PASSES: Final = 4
 
 
 @dataclass(slots=True)
 class _Committed:
-    """A solution that is part of the plan, and the places that it says are the preemptor's.
-    `may_give_way`: these may change, since the preemptor waits for them anyway."""
+    """A solution in the plan, with the placements that the plan has for the preemptor.
+    `may_give_way`: they may change, since they are only nominated."""
 
     solution: Solution
     placements: list[Placement]
@@ -34,11 +34,11 @@ class _Committed:
 
 
 class CommittedSolutions:
-    """All plans of one pool.
+    """The solutions of one pool that are in the plan.
 
-    `victim_queues` are queues other than the preemptor's that gave to the last one;
-    `is_anything_left_over` says that one of them frees more than it uses, and `has_new_plan` that
-    one was made since they were reviewed.
+    `victim_queues` are the queues, other than the preemptor's, from which the last one evicts.
+    `is_anything_left_over`: one of them frees more than it uses. `has_new_plan`: one was added
+    since the last review.
     """
 
     def __init__(self, session: Session, pool: str, candidates: Candidates) -> None:
@@ -49,12 +49,12 @@ class CommittedSolutions:
         self.is_anything_left_over = False
         self.has_new_plan = False
         self._all: list[_Committed] = []
-        # What of it all is counted as leaving, and whether that is as it is now.
+        # What is counted in `Queue.leaving`, and whether that is up to date.
         self._counted: list[tuple[Queue, Amounts]] = []
         self._is_counted = True
 
     def add(self, solution: Solution) -> Pending | None:
-        """Put the plan into the cycle's; returns what still waits of the workload."""
+        """Add the solution to the plan; returns what is still pending of the workload."""
         session, candidates, request, statement = (
             self.session,
             self.candidates,
@@ -86,18 +86,17 @@ class CommittedSolutions:
             at = 3 * candidates.queue_ix[queue]
             for r, amount in enumerate(amounts):
                 if amount:
-                    # With what the preemptor holds here, no victim comes back beyond the limit.
+                    # Victims kept beside the preemptor have to be within the limit itself.
                     had[at + r] = 0
         return rest
 
     def evicted_last(self) -> list[WorkloadView]:
-        """The workloads of which the last plan evicts anything."""
+        """The workloads from which the last solution evicts pods."""
         units = self._all[-1].solution.statement.units.values() if self._all else ()
         return [self.candidates.workloads[unit.w] for unit in units]
 
     def review(self) -> bool:
-        """Give back victims that no solution of the cycle needs any more; returns whether any
-        is."""
+        """Keep the victims that no solution needs any more; returns whether there is any."""
         is_any_kept, self._is_counted = False, False
         pods, by_node = self.candidates.pods, self._by_node()
         for each in self._all:
@@ -109,11 +108,11 @@ class CommittedSolutions:
             self.session.keep(kept)
             is_any_kept = is_any_kept or bool(kept)
         for each in self._all:
-            self._take_over(each)
+            self._update_placements(each)
         return is_any_kept
 
     def _by_node(self) -> dict[str, list[Solution]]:
-        """The solutions that place anything on each node, and may place it elsewhere."""
+        """The solutions with placements on each node that may change."""
         found: dict[str, list[Solution]] = {}
         for each in self._all:
             nodes = {placement.node for placement in each.placements if each.may_give_way}
@@ -121,8 +120,8 @@ class CommittedSolutions:
                 found.setdefault(node, []).append(each.solution)
         return found
 
-    def _take_over(self, each: _Committed) -> None:
-        """Say in the plan where the preemptor's places are now."""
+    def _update_placements(self, each: _Committed) -> None:
+        """Update the plan with the preemptor's current placements."""
         placements = each.solution.statement.placements
         if placements != each.placements:
             self.session.replace(each.solution.request.key, each.placements, placements)
@@ -139,7 +138,7 @@ class CommittedSolutions:
             self.session.evict(Eviction(pod, victim, rule.reason, request.key, note))
 
     def count_leaving(self) -> None:
-        """An evicted pod still holds its place: what starts now has to leave room for it."""
+        """Count evicted pods in `Queue.leaving`: work that starts now must leave room for them."""
         if self._is_counted:
             return
         for queue, amounts in self._counted:
@@ -155,7 +154,7 @@ class CommittedSolutions:
         self._is_counted = True
 
     def _has_to_wait(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether any place is, or may be, still held by a pod that leaves."""
+        """Whether an evicted pod still holds a placement, or may hold one."""
         session, now = self.session, self.session.sim.now
         if statement.units or statement.moving or session.has_leaving_pods():
             return True
@@ -168,14 +167,14 @@ class CommittedSolutions:
 def review(
     session: Session, pools: Sequence[CommittedSolutions], *, is_changed: bool = False
 ) -> None:
-    """Where a plan frees more than it uses, or may place peers, keep the victims that no solution
-    needs any more: once there are new plans, or something else `is_changed`."""
+    """Keep the victims that no solution needs any more, if solutions are new or anything else
+    `is_changed`. Only a solution that frees more than it uses, or pod affinity, allows that."""
     is_any_new = is_changed or any(pool.has_new_plan for pool in pools)
     for pool in pools:
         pool.has_new_plan = False
     is_any_left_over = any(pool.is_anything_left_over for pool in pools)
     if is_any_new and (is_any_left_over or session.places.pod_affinity):
-        # A victim that stays may release a place at which another one can stay.
+        # A victim that is not moved frees its new placement, so that another one may stay.
         with session.places.pod_affinity.once_all_have_left():
             for _ in range(_MOST_PASSES):
                 if not sum(pool.review() for pool in pools):
@@ -183,7 +182,7 @@ def review(
 
 
 def has_left_over(statement: Statement) -> bool:
-    """Whether more was freed on some node than is used there: others may need fewer victims."""
+    """Whether more is freed on some node than is used there: others may need fewer victims."""
     balance: dict[str, list[int]] = {}
     pods, amounts_of = statement.candidates.pods, statement.candidates.amounts_of
     for p in statement.leaving():

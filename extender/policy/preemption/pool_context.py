@@ -1,5 +1,5 @@
-"""What all requests of one node pool share while victims are selected: candidates, costs, and what
-is known to fit nowhere."""
+"""What all requests of one node pool share during victim selection: candidates, costs, and shapes
+known to fit nowhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ _CostKey = tuple[bool, Demand, int, int]
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a rule: which pods it may take, without moves and with them, costs, and what
-    failed: for any queue (None), or for a queue because of limits of it and those above it."""
+    """What is known of a rule: eligible pods, without moves and with them, costs, and shapes that
+    failed in any queue (None), or in one queue because of its limits and those above it."""
 
     eligibility: Eligibility
     moving: Eligibility
@@ -31,8 +31,7 @@ class _Known:
 
 
 class PoolContext:
-    """One node pool; all stages of a cycle share it. `touched` are nodes on which anything changed,
-    in order."""
+    """One node pool, for all stages of a cycle. `touched` are changed nodes, in order."""
 
     def __init__(self, session: Session, pool: str) -> None:
         self.session = session
@@ -41,33 +40,33 @@ class PoolContext:
         self.touched: list[int] = []
         self.fullness = Fullness(session.places, pool, self.touched)
         self._known: dict[PreemptionRule, _Known] = {}
-        # Shapes of the candidates that have another place somewhere; all rules share it.
+        # 1 for each shape of candidates that fits elsewhere; shared by all rules.
         self._moves = bytearray(len(self.candidates.shapes))
         self._epoch = 0
 
     def begin(self) -> None:
-        """A stage begins: queues and places may have changed since the last."""
+        """Begin a stage: queues and placements may have changed since the last."""
         self.candidates.sync(self.candidates.queues)
         self.forget_failures()
         self.forget_costs()
 
     def has_failed(self, rule: PreemptionRule, leaf: Queue, shapes: Sequence[Shape]) -> bool:
-        """Whether the rule gave no plan to a pod that asks for no more than one of these."""
+        """Whether the rule found no plan for a pod that requests at most one of these shapes."""
         failed = (self._known.get(rule) or self._learn(rule)).failed
         known = [*failed.get(None, ()), *failed.get(leaf, ())] if failed else ()
         return any(shape.is_no_easier_than(each) for each in known for shape in shapes)
 
     def note_failure(self, rule: PreemptionRule, leaf: Queue | None, shape: Shape) -> None:
-        """No plan was found by the rule: for any queue, or for `leaf` because of its limits."""
+        """Record that the rule found no plan: in any queue, or in `leaf` because of limits."""
         self._known[rule].failed.setdefault(leaf, []).append(shape)
 
     def forget_failures(self) -> None:
-        """Something was released: what had no plan may have one."""
+        """Forget failures, because resources were freed."""
         for known in self._known.values():
             known.failed.clear()
 
     def find_moves(self) -> bool:
-        """Whether any shape of the candidates has another place somewhere; notes which have."""
+        """Find the shapes of candidates that fit elsewhere; returns whether there are any."""
         is_any = False
         for at, (demand, constraints) in enumerate(self.candidates.shapes):
             can_move = not self.fullness.is_full(demand, constraints)
@@ -78,14 +77,14 @@ class PoolContext:
         return is_any
 
     def eligibility(self, rule: PreemptionRule, *, with_moves: bool) -> Eligibility:
-        """Which pods the rule may take."""
+        """The pods that the rule may evict or move."""
         known = self._known[rule]
         return known.moving if with_moves else known.eligibility
 
     def costs(
         self, rule: PreemptionRule, shape: Shape, frame: NodeSet = WHOLE_POOL, *, with_moves: bool
     ) -> NodeCosts:
-        """Costs of room for such a pod, brought up to date."""
+        """Up-to-date costs of making room for such a pod."""
         known = self._known[rule]
         key = with_moves, shape.demand, id(shape.constraints), id(frame)
         costs = known.costs.get(key)
@@ -103,7 +102,7 @@ class PoolContext:
         return costs
 
     def forget_costs(self) -> None:
-        """A plan was rolled back in which costs were worked out that hold no more."""
+        """Discard costs computed during a plan that was rolled back."""
         self._epoch += 1
         self.fullness.forget()
 

@@ -1,5 +1,4 @@
-"""Relocates a displaced pod; if no node takes it, evicts it with the pods that cannot run without
-it."""
+"""Moves a displaced pod; if it fits nowhere, evicts it with the pods that cannot run without it."""
 
 from collections.abc import Sequence
 
@@ -13,9 +12,9 @@ from extender.policy.workloads.pod_classes import in_packing_order
 def relocation_order(
     candidates: Candidates, eligibility: Eligibility, pods: Sequence[int]
 ) -> list[int]:
-    """The pods p in the order in which new places are looked for: those that may not be evicted,
-    then the largest, and of equal size those that would cost most if room runs out: the highest
-    priority, the most work lost, and of a workload the pod that leaves it last."""
+    """The pods p in the order in which they are placed elsewhere: first those that may not be
+    evicted, then the largest. Among equal sizes the costliest is first: of the highest priority,
+    then with the most work lost, then the last in its workload's eviction order."""
     rank, lost, owner = candidates.rank, candidates.lost, candidates.owner
     by_uid = {candidates.pods[p].uid: p for p in pods}
     costliest = sorted(pods, key=lambda p: (-rank[owner[p]], -lost[p], -candidates.turn[p]))
@@ -34,8 +33,8 @@ def _may_be_evicted(candidates: Candidates, eligibility: Eligibility, p: int) ->
 def move_or_evict(
     statement: Statement, eligibility: Eligibility, p: int, wanted: frozenset[int] = frozenset()
 ) -> bool:
-    """Give a displaced pod a new place, on the nodes `wanted` (by ix) only where no other has room,
-    or evict it, which takes it out of `statement.moving`; False where neither is possible."""
+    """Place a displaced pod elsewhere, on the nodes `wanted` (by ix) only if no other has room, or
+    evict it and remove it from `statement.moving`; False if neither is possible."""
     if statement.relocate(p, wanted):
         return True
     candidates = statement.candidates
@@ -44,6 +43,6 @@ def move_or_evict(
     if unit is None:
         return False
     statement.evict(unit)
-    # A pod that was put back to be evicted with it, and is not, is in the preemptor's way.
+    # A pod of the workload whose move was cancelled without an eviction may be in the way.
     members = candidates.members[candidates.owner[p]]
     return not any(statement.is_over(statement.ix_of(candidates.pods[m].node)) for m in members)

@@ -1,4 +1,4 @@
-"""The rule of a stage: which pods may be evicted or moved for a request, and for which solution."""
+"""The rule of a stage: which pods may be evicted or moved, and which solutions are allowed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from extender.policy.session import Session, placed_amounts
 class PreemptionRule:
     """A stage makes one rule for all requests that may evict the same pods.
 
-    `reason` is why victims are evicted. With `needs_victims` a solution without a victim is left to
-    other stages. With `is_move_bounded` the moved pods hold no more milli-GPU than the request
-    needs.
+    `reason` is why victims are evicted. With `needs_victims`, a solution without a victim is left
+    to other stages. With `is_move_bounded`, the moved pods hold at most as many milli-GPU as the
+    request needs.
     """
 
     session: Session
@@ -38,12 +38,12 @@ class PreemptionRule:
         raise NotImplementedError
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether the finished solution is allowed: the queue may hold its places."""
+        """Whether the finished solution is allowed: the queue has room for it."""
         amounts, workload = placed_amounts(statement.placements), request.pending.workload
         return check_room(request.leaf, workload, amounts, is_now=False) is None
 
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
-        """What owners of a victim in queue `victim_queue` are told; may be empty."""
+        """A note for owners of a victim in queue `victim_queue`; may be empty."""
         return ""
 
 
@@ -51,5 +51,4 @@ class RuleSource(Protocol):
     """A stage of one node pool."""
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """The rules that the request may be served by, in the order in which they are tried, or
-        why it is served by none."""
+        """The rules to try for the request, in order, or why there is none."""

@@ -1,7 +1,6 @@
-"""One attempt to place a request: places its pods one by one, and selects victims where no node has
-room.
+"""One attempt to place a request pod by pod, selecting victims where no node has room.
 
-A `Search` is a `DomainPlacer`: in each domain that is tried it makes room if none is free.
+A `Search` is a `DomainPlacer`: it makes room in each topology domain that is tried.
 """
 
 from collections.abc import Sequence
@@ -22,15 +21,15 @@ from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
-#: Nodes that are tried for a single pod if the rule forbids the cheapest.
+#: Nodes that are tried for a single pod while the rule forbids the plan.
 _MOST_NODES: Final = 4
-#: At most this many pods are placed in every domain to compare costs.
+#: Up to this many pods are placed in every domain to compare costs.
 _FEW_PODS: Final = 32
 
 
 class Search:
-    """The search for one request. `was_forbidden`: there was a solution that the rule does not
-    allow; `was_over_limit`: one that a limit does not allow."""
+    """The search for one request. `was_forbidden`: the rule forbade a solution that was found;
+    `was_over_limit`: a limit forbade it."""
 
     def __init__(
         self,
@@ -51,30 +50,30 @@ class Search:
         self._clearing = NodeClearing(context, self.statement, request, rule)
 
     def run(self) -> bool:
-        """Whether there is a plan: then the simulation holds it, otherwise nothing.
+        """Whether there is a plan; only then the simulation holds anything.
 
-        Victims move where they can. Where some move and others are evicted, or one was to move and
-        has no other place, a plan that moves none may cost less: the cheaper of the two is taken.
+        Victims are moved where possible. If others are evicted beside them, or a move turned out to
+        be impossible, evictions alone may cost less: then the cheaper of the two plans is taken.
         """
         mark = self.checkpoint()
         best: tuple[Cost, bool] | None = None
         for with_moves in self._attempts():
             if self._attempt_on_nodes(mark, with_moves=with_moves):
-                if best is None and not self._is_doubtful():
+                if best is None and not self._is_mixed():
                     return True
                 cost = self.statement.cost()
                 best = min(best or (cost, with_moves), (cost, with_moves), key=itemgetter(0))
             self.rollback(mark)
         return best is not None and self._attempt_on_nodes(mark, with_moves=best[1])
 
-    def _is_doubtful(self) -> bool:
-        """Whether victims were chosen as pods that move, and some of them are evicted."""
+    def _is_mixed(self) -> bool:
+        """Whether some victims are evicted though victims were selected to be moved."""
         statement, clearing = self.statement, self._clearing
         return bool(statement.units) and bool(statement.moving or clearing.was_evicted_instead)
 
     def _attempt_on_nodes(self, mark: int, *, with_moves: bool) -> bool:
-        """As `_attempt`; where the rule forbids the plan of a single pod, its node is passed over
-        for the next cheapest, up to `_MOST_NODES` in all."""
+        """As `_attempt`, but while the rule forbids the plan of a single pod the next cheapest node
+        is tried, up to `_MOST_NODES` in all."""
         was_forbidden = self.was_forbidden
         self._clearing.passed_over.clear()
         self._clearing.was_evicted_instead = False
@@ -93,13 +92,13 @@ class Search:
         return False
 
     def _attempts(self) -> Sequence[bool]:
-        """Whether it is tried with moves, one attempt after the other."""
+        """For each attempt, whether it may move pods."""
         if not self.can_move:
             return (False,)
         return (True, False) if self.rule.can_evict else (True,)
 
     def _attempt(self, *, with_moves: bool) -> bool:
-        """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
+        """Whether there is a plan of this kind; the caller rolls back a False."""
         self._clearing.with_moves = with_moves
         eligibility = self._clearing.eligibility
         if not self._place_all():
@@ -124,7 +123,7 @@ class Search:
         return None
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
-        """As `DomainPlacer.cost`: few pods are tried, of many the cheapest nodes are summed."""
+        """As `DomainPlacer.cost`: places few pods; for many it sums the lowest costs of nodes."""
         if len(pods) <= _FEW_PODS:
             mark = self.checkpoint()
             placed = self.place_in(pods, pool, frame)
@@ -143,7 +142,7 @@ class Search:
         return self.statement.checkpoint()
 
     def rollback(self, mark: int) -> None:
-        """Undo everything since `mark`, costs included that were worked out since."""
+        """Undo everything since `mark`, and discard costs computed since."""
         if self.statement.checkpoint() > mark:
             self.statement.rollback(mark)
             self.context.forget_costs()
@@ -159,7 +158,7 @@ class Search:
         return self.place_in(chunk, context.pool, WHOLE_POOL) is not None
 
     def _emptied(self) -> NodeTable:
-        """The nodes as they would be if everything left that may."""
+        """The nodes as if all eligible pods were gone."""
         candidates, eligibility = self.context.candidates, self._clearing.eligibility
         table = self.context.session.sim.later.copy()
         for p, pod in enumerate(candidates.pods):

@@ -1,4 +1,4 @@
-"""A solution: where the pods of a request go, and which pods are evicted or moved for it."""
+"""A solution: the placements of a request, and the pods that are evicted or moved for it."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from extender.state.model import Amounts
 
 
 class Solution:
-    """Of one request by one rule; `statement` has all of it."""
+    """The solution of one request by one rule; `statement` has its operations."""
 
     def __init__(
         self, context: PoolContext, request: PreemptionRequest, rule: PreemptionRule
@@ -24,12 +24,12 @@ class Solution:
         self.statement = Statement(
             context.session, context.pool, context.candidates, context.touched
         )
-        # Pods that lack the peers that their affinity asks for, whatever is done here.
+        # Pods whose affinity was unsatisfied before this solution.
         self._unsatisfied = context.session.places.pod_affinity.unsatisfied()
 
     def review(self, beside: Sequence["Solution"]) -> None:
-        """Keep the victims that are not needed any more, since places came free. What `beside` has
-        on their nodes may be placed elsewhere for that."""
+        """Keep the victims that are not needed any more, because resources were freed. The pods of
+        `beside` may be placed elsewhere for that."""
         candidates, solutions = self.context.candidates, (self, *beside)
         leaves = {candidates.leaves[unit.w] for unit in self.statement.units.values()}
         leaves.update(each.request.leaf for each in solutions)
@@ -39,7 +39,7 @@ class Solution:
         self.fill_back(check, with_moves=True, beside=beside).review()
 
     def is_valid(self) -> bool:
-        """Whether the rule allows the solution, which has a victim if the rule asks for one."""
+        """Whether the rule allows the solution, which has a victim if the rule needs one."""
         statement = self.statement
         is_free = not statement.units and not statement.moving
         if is_free and self.rule.needs_victims and not self.request.pending.is_behind:
@@ -47,21 +47,20 @@ class Solution:
         return self.is_allowed()
 
     def is_allowed(self) -> bool:
-        """Whether the rule allows the solution as it is, and pod affinity holds for its pods and
-        for those that were given places before."""
+        """Whether the rule and pod affinity allow the solution in its current state."""
         return self.rule.validate(self.request, self.statement) and self.fits_affinity()
 
     def fits_affinity(self) -> bool:
-        """Whether pod affinity and anti-affinity hold for all pods that get places."""
+        """Whether pod affinity and anti-affinity hold for its pods and those placed before."""
         statement, beside = self.statement, self.context.session.places.pod_affinity
         if not beside:
             return True
         placed = (*statement.placements, *(place for place in statement.moving.values() if place))
-        do_all_stand = all(beside.stands(p.pod, statement.ix_of(p.node), "later") for p in placed)
-        return do_all_stand and not beside.leaves_unsatisfied(self._unsatisfied)
+        do_all_fit = all(beside.stands(p.pod, statement.ix_of(p.node), "later") for p in placed)
+        return do_all_fit and not beside.leaves_unsatisfied(self._unsatisfied)
 
     def may_hold(self, had: Amounts) -> bool:
-        """Whether its quotas allow what it holds, where that is more than it `had`."""
+        """Whether non-preemptible quotas allow what the solution holds in excess of `had`."""
         has, workload = placed_amounts(self.statement.placements), self.request.pending.workload
         more = [r for r in RESOURCES if has[r] > had[r]]
         return (
@@ -81,7 +80,7 @@ class Solution:
         with_moves: bool,
         beside: Sequence["Solution"] = (),
     ) -> FillBack:
-        """What decides about the victims."""
+        """Decides about the solution's victims."""
         rule, context = self.rule, self.context
         return FillBack(
             self.request,
@@ -95,9 +94,8 @@ class Solution:
 
 @dataclass(slots=True)
 class _ReviewCheck:
-    """Whether solutions are allowed once they are part of the plan: victims that ran before may go
-    on beside the preemptors, as far as limits allow it. `had` is what each preemptor held
-    before."""
+    """Whether solutions in the plan are allowed after victims are kept, which may run beside the
+    preemptors as far as limits allow. `had` is what each preemptor held before."""
 
     solutions: Sequence[Solution]
     victim_queues: Collection[Queue]

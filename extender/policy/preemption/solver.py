@@ -29,7 +29,7 @@ from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, Amounts, Constraints
 
-#: By what a pod asks for and where it may run (by identity).
+#: By demand and the identity of constraints.
 _NodesOfShapes = dict[tuple[Demand, int], tuple[Constraints, set[int]]]
 
 
@@ -48,11 +48,11 @@ class Solver:
         return self.context.candidates
 
     def begin(self) -> None:
-        """A stage begins: queues and places may have changed since the last."""
+        """Begin a stage: queues and placements may have changed since the last."""
         self.context.begin()
 
     def solve(self, request: PreemptionRequest, rule: PreemptionRule) -> Solution | None:
-        """A solution that the simulation holds, or None and nothing held."""
+        """A solution that the simulation holds; None if there is none."""
         self._watch_reservation()
         if self.context.has_failed(rule, request.leaf, request.shapes):
             return None
@@ -60,7 +60,7 @@ class Solver:
         if not can_move and not rule.can_evict:
             return None
         search = Search(self.context, request, rule, can_move=can_move)
-        if self._could(search) and search.run():
+        if self._is_feasible(search) and search.run():
             return search.solution
         if request.is_alike and not search.was_forbidden:
             leaf = request.leaf if search.was_over_limit else None
@@ -68,7 +68,7 @@ class Solver:
         return None
 
     def commit(self, solution: Solution) -> Pending | None:
-        """Put the solution into the cycle's plan; returns what still waits of the workload."""
+        """Add the solution to the cycle's plan; returns what is still pending of the workload."""
         rest = self.committed.add(solution)
         if has_left_over(solution.statement):
             self.committed.is_anything_left_over = True
@@ -78,13 +78,13 @@ class Solver:
 
     @contextmanager
     def without_budgets(self) -> Iterator[None]:
-        """Search as if disruption budgets bound no eviction; what is found is rolled back."""
+        """Search as if disruption budgets allowed all evictions; callers undo what is found."""
         candidates = self.candidates
         with candidates.budgets.lifted():
-            ruled_out = candidates.ignore_budgets()
+            ruled_out = candidates.lift_budgets()
             self.begin()
             yield
-        candidates.heed_again(ruled_out)
+        candidates.reapply_budgets(ruled_out)
         self.begin()
 
     def undo(self, solution: Solution) -> None:
@@ -93,7 +93,7 @@ class Solver:
         self.context.forget_costs()
 
     def _watch_reservation(self) -> None:
-        """Reserved places may count as free for the next workload, or not any more."""
+        """Forget failures and costs while reserved cards count as free, and when that ends."""
         context = self.context
         is_open = context.pool in context.session.places.open_pools
         if is_open or self._is_open:
@@ -101,10 +101,10 @@ class Solver:
             context.forget_costs()
         self._is_open = is_open
 
-    def _could(self, search: Search) -> bool:
-        """The cheap no: whether there is enough in sum, and on the nodes one by one.
+    def _is_feasible(self, search: Search) -> bool:
+        """Whether totals of the pool, and counts of the pods that nodes could hold, allow a plan.
 
-        For a single pod the victims are looked for node by node anyway.
+        The victims of a single pod are searched node by node anyway.
         """
         request, rule = search.request, search.rule
         n_pods = len(request.chunk)
@@ -113,7 +113,7 @@ class Solver:
         most = self._most_freed(self.context.eligibility(rule, with_moves=False))
         idle = array("q", bytes(24))
         sum_idle(self.context.session.sim.later, self._with_room(search), idle)
-        # Idle instances are not summed up.
+        # `idle` does not include MIG instances.
         counted = sum(pod.demand.counted_milli for pod in request.chunk)
         need = request.need[0] - counted, request.need[1], request.need[2]
         queues = self.context.session.queues[self.context.pool]
@@ -127,7 +127,7 @@ class Solver:
         return costs.capacity(n_pods) >= n_pods
 
     def _with_room(self, search: Search) -> "array[int]":
-        """All nodes that count as room: those that the request, or a moved pod, may use."""
+        """The nodes whose free resources count: those that the request, or a moved pod, may use."""
         node_filter = self.context.session.places.node_filter
         if search.can_move:
             return array("i", node_filter.ready(self.context.pool))
@@ -136,7 +136,7 @@ class Solver:
         return listed[0] if len(listed) == 1 else array("i", sorted(set().union(*listed)))
 
     def _most_freed(self, eligibility: Eligibility) -> Amounts:
-        """No more than this can be evicted, however it is done."""
+        """An upper bound of what can be evicted."""
         candidates = self.candidates
         if not any(eligibility.tiers):
             return 0, 0, 0
@@ -157,7 +157,7 @@ class Preemption:
         self._nodes_of_shapes: _NodesOfShapes | None = None
 
     def solver_of(self, pool: str) -> Solver:
-        """The pool's solver, ready for a stage that begins."""
+        """The pool's solver, ready for the next stage."""
         if pool not in self._solvers:
             self._solvers[pool] = Solver(self.session, pool)
         solver = self._solvers[pool]
@@ -165,8 +165,8 @@ class Preemption:
         return solver
 
     def movable_nodes(self, pool: str) -> set[int]:
-        """Nodes of any pool with a preemptible pod that has another place in this one. Needs no
-        solver; costs one pass over all pods in a cycle."""
+        """Nodes of any pool with a preemptible pod that would fit elsewhere in this one. Builds no
+        solver; costs one pass over all pods per cycle."""
         if self._nodes_of_shapes is None:
             self._nodes_of_shapes = self._find_shapes()
         fullness = Fullness(self.session.places, pool, ())
@@ -178,7 +178,7 @@ class Preemption:
         }
 
     def _find_shapes(self) -> "_NodesOfShapes":
-        """The nodes on which preemptible pods of each shape run that would be made again."""
+        """The shapes of preemptible pods that would be recreated, and the nodes where they run."""
         ix_of = self.session.sim.later.cards.ix
         found: _NodesOfShapes = {}
         for workload in self.session.snapshot.workloads.values():
@@ -194,8 +194,8 @@ class Preemption:
         return found
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:
-        """As `Solver.commit`. A workload that gives in one pool gives nothing in others: each
-        counts what is left of it alone."""
+        """As `Solver.commit`. A workload with victims in one pool is barred in others, since each
+        pool counts what is left of the workload on its own."""
         others = [other for other in self._solvers.values() if other is not solver]
         if others:
             workloads, owner = solver.candidates.workloads, solver.candidates.owner
@@ -205,12 +205,12 @@ class Preemption:
         return solver.commit(solution)
 
     def bar(self, keys: Collection[str]) -> None:
-        """Nothing is taken any more from the workloads of these keys."""
+        """Evict and move nothing of these workloads from now on."""
         for solver in self._solvers.values():
             solver.candidates.bar_all(keys)
 
     def count_leaving(self) -> None:
-        """What may start now has to leave room for all pods that are evicted in this cycle."""
+        """Make work that starts now leave room for all pods evicted in this cycle."""
         for solver in self._solvers.values():
             solver.committed.count_leaving()
 

@@ -1,9 +1,9 @@
-"""The operations of one attempt: places that are assigned, pods that are evicted or moved.
+"""The operations of one attempt: pods are placed, evicted or moved.
 
-Each operation changes the session's simulation and the candidates together, and can be rolled back
-to any checkpoint: then all is as it was, the order of places and victims too, which decides what is
-tried first. A pod that is moved leaves its place and gets another one; until then it is on
-the way. Evicted pods are taken off their queue, moved pods are not.
+Each operation changes the session's simulation and the candidates together and can be rolled back
+to any checkpoint. A rollback also restores the order of placements and victims, which decides what
+is tried first. A displaced pod has left its node and has no new placement yet. Evicted pods are
+taken off their queue, moved pods are not.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import Amounts, GroupView, PodView
 from extender.state.nodes import NodeTable
 
-#: Where the simulation was, nodes, and what undoes the rest.
+#: A checkpoint of the simulation, nodes, and the function and arguments that undo the rest.
 Step = tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]
 
 #: As in `costs.pxd`.
@@ -35,10 +35,10 @@ _MOST_TURN: Final = (1 << 7) - 1
 
 
 class PreemptionRequest(Struct, eq=False, gc=False):
-    """What a preemptor asks for: a chunk of a workload in queue `leaf`, and what it needs.
+    """A preemptor's request: a chunk of a workload in queue `leaf`, and what it needs.
 
-    `nearness`: the tree of groups that ask for it, if any does. `is_alike`: one of its pods is as
-    good as another, wherever it is.
+    `nearness`: the tree of groups whose pods must be near one another, if any. `is_alike`: its pods
+    are interchangeable on any node.
     """
 
     leaf: Queue
@@ -67,7 +67,7 @@ class EvictionUnit(Struct, eq=False, gc=False):
 
 
 class Assignment(Struct, eq=False, gc=False):
-    """A place of the preemptor, and where it may be."""
+    """A placement of the preemptor, and the nodes to which it is confined."""
 
     placement: Placement
     frame: NodeSet
@@ -75,14 +75,13 @@ class Assignment(Struct, eq=False, gc=False):
 
 @dataclass(slots=True, eq=False)
 class Statement:
-    """`touched` are nodes on which anything changed, in order, which the caller keeps for all
-    statements; `log` says how the steps of this one are undone. Trials end in the reverse order of
-    their steps.
+    """`touched` are changed nodes, in order, shared by all statements; `log` says how the steps of
+    this one are undone. Attempts end in the reverse order of their steps.
 
-    `assignments` are by uid, `units` by their first pod p, `moving` by p with the new place where
-    one is found. What takes entries out makes a new dict, so that its undo is the old one.
-    `charged_to`: the plan is part of the cycle's, so the queues of this request hold what its
-    places do.
+    `assignments` are by uid, `units` by their first pod p, `moving` by p with the new placement
+    once there is one. An operation that removes entries makes a new dict, and its undo restores the
+    old one. `charged_to`: the solution is in the plan, so the queues of this request are charged
+    for its placements.
     """
 
     session: Session
@@ -97,16 +96,16 @@ class Statement:
 
     @property
     def placements(self) -> list[Placement]:
-        """The preemptor's places."""
+        """The preemptor's placements."""
         return [assignment.placement for assignment in self.assignments.values()]
 
     def leaving(self) -> Iterator[int]:
-        """All pods p that leave their places."""
+        """All pods p that are evicted or moved."""
         for unit in self.units.values():
             yield from unit.pods
         yield from self.moving
 
-    def given(self) -> Amounts:
+    def evicted_amounts(self) -> Amounts:
         """What the units held together."""
         candidates = self.candidates
         return sum_amounts([candidates.amounts_of(unit.pods) for unit in self.units.values()])
@@ -115,8 +114,8 @@ class Statement:
         """What the queue held before the units were evicted."""
         candidates = self.candidates
         inside = [unit for unit in self.units.values() if queue in candidates.leaves[unit.w].chain]
-        given = sum_amounts(candidates.amounts_of(unit.pods) for unit in inside)
-        return sum_amounts((frozen(queue.allocated), given))
+        freed = sum_amounts(candidates.amounts_of(unit.pods) for unit in inside)
+        return sum_amounts((frozen(queue.allocated), freed))
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""
@@ -135,7 +134,7 @@ class Statement:
             self.candidates.sync(self.charged_to.leaf.chain)
 
     def assign(self, pod: PodView, frame: NodeSet) -> bool:
-        """Give the pod the best place that is free later; False where none is."""
+        """Place the pod where it fits best later; False if it fits nowhere."""
         mark = self._mark()
         placement = self.session.places.place_pod(pod, self.pool, "later", frame)
         if placement is None:
@@ -144,14 +143,13 @@ class Statement:
         return True
 
     def assign_to(self, pod: PodView, ix: int, frame: NodeSet) -> None:
-        """Give the pod a place on node `ix`, which has it later."""
+        """Place the pod on node `ix`, where it fits later."""
         mark = self._mark()
         placement = self.session.places.place_on(pod, ix, self.pool, "later")
         self._add_assignment(Assignment(placement, frame), mark)
 
     def reassign(self, pods: Sequence[PodView]) -> bool:
-        """Give all of the preemptor's pods new places, as `allocate` would in what is free
-        later."""
+        """Place all of the preemptor's pods again, as `allocate` would on what is free later."""
         mark = self.checkpoint()
         self.unassign({pod.uid for pod in pods})
         start = self._mark()
@@ -165,7 +163,7 @@ class Statement:
         return True
 
     def unassign(self, uids: Collection[str]) -> list[Assignment]:
-        """Take the places of these pods back; returns them."""
+        """Remove the placements of these pods; returns them."""
         mark, before = self._mark(), self.assignments
         self.assignments = {uid: each for uid, each in before.items() if uid not in uids}
         taken = [each for uid, each in before.items() if uid in uids]
@@ -178,12 +176,12 @@ class Statement:
         return taken
 
     def unassign_on(self, nodes: Collection[str]) -> list[Assignment]:
-        """Take the places on these nodes back; returns them."""
+        """Remove the placements on these nodes; returns them."""
         here = [uid for uid, each in self.assignments.items() if each.placement.node in nodes]
         return self.unassign(set(here)) if here else []
 
     def evict(self, unit: EvictionUnit) -> None:
-        """The unit is evicted."""
+        """Evict the unit."""
         mark = self._mark()
         sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
@@ -195,7 +193,7 @@ class Statement:
         self._note(mark, self.nodes_of(unit.w), Statement._undo_evict, unit)
 
     def keep(self, unit: EvictionUnit) -> None:
-        """The unit, which was evicted, keeps running after all."""
+        """Let the unit, which was evicted, keep running."""
         mark, before = self._mark(), self.units
         sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
@@ -206,19 +204,19 @@ class Statement:
         self._mark_evicted(unit, is_evicted=False)
         self._note(mark, self.nodes_of(unit.w), Statement._undo_keep, unit, before)
 
-    def unassign_for_move(self, p: int) -> None:
-        """The pod leaves its place for another one, which is yet to be found."""
+    def displace(self, p: int) -> None:
+        """Take the pod off its node, to be placed elsewhere."""
         mark = self._mark()
         pod = self.candidates.pods[p]
         ix = self.ix_of(pod.node)
         self.session.sim.evict(ix, pod, pod.cards)
         self.moving[p] = None
         self._mark_moving(p, is_moving=True)
-        self._note(mark, (ix,), Statement._undo_unassign_for_move, p)
+        self._note(mark, (ix,), Statement._undo_displace, p)
 
     def relocate(self, p: int, wanted: frozenset[int] = frozenset()) -> bool:
-        """Find a new place for a displaced pod, on the nodes `wanted` by ix only where no other has
-        room; False where there is none."""
+        """Place a displaced pod elsewhere, on the nodes `wanted` (by ix) only if no other has room;
+        False if it fits nowhere."""
         mark = self._mark()
         pod = self.candidates.pods[p]
         placement = self.session.places.place_pod(pod, self.pool, "later", avoided=wanted)
@@ -229,7 +227,7 @@ class Statement:
         return True
 
     def cancel_move(self, p: int) -> None:
-        """A displaced pod goes back to its old place; the new one is given up."""
+        """Return a displaced pod to its node and give up its new placement."""
         mark, before = self._mark(), self.moving
         sim, pod = self.session.sim, self.candidates.pods[p]
         ixs = [self.ix_of(pod.node)]
@@ -243,11 +241,11 @@ class Statement:
         self._note(mark, ixs, Statement._undo_cancel_move, p, before)
 
     def is_over(self, ix: int) -> bool:
-        """Whether the node would hold more than it has, later."""
+        """Whether the node would hold more than its capacity later."""
         return is_over(self.session.sim.later, ix)
 
     def cost(self) -> Cost:
-        """What all of it costs, as the kernel has it."""
+        """What the whole statement costs, encoded as in the kernel."""
         units, candidates = self.units.values(), self.candidates
         tier = max((unit.tier for unit in units), default=0)
         is_below, is_whole = any(u.is_below for u in units), any(u.is_whole for u in units)
@@ -264,7 +262,7 @@ class Statement:
         return high, moved, (n_pods << 40) | (age << 7) | turn
 
     def _charge(self, amounts: Amounts) -> None:
-        """The queues of a preemptor that is part of the cycle's plan hold so much more."""
+        """Charge the preemptor's queues, if the solution is in the plan."""
         if self.charged_to:
             leaf, workload = self.charged_to.leaf, self.charged_to.pending.workload
             self.session.sim.charge(leaf, amounts, is_np=not workload.is_preemptible)
@@ -272,7 +270,7 @@ class Statement:
 
     def _add_assignment(self, assignment: Assignment, mark: int) -> None:
         uid, ix = assignment.placement.pod.uid, self.ix_of(assignment.placement.node)
-        # So much memory is more of a small card than of a large one.
+        # A request in MiB is a larger fraction of a small card than of a large one.
         self._charge(assignment.placement.amounts)
         self.assignments[uid] = assignment
         self._note(mark, (ix,), Statement._drop_assignment, uid)
@@ -294,7 +292,7 @@ class Statement:
         self.units = units
         self._mark_evicted(unit, is_evicted=True)
 
-    def _undo_unassign_for_move(self, p: int) -> None:
+    def _undo_displace(self, p: int) -> None:
         del self.moving[p]
         self._mark_moving(p, is_moving=False)
 
@@ -318,12 +316,12 @@ class Statement:
         return self.session.sim.checkpoint()
 
     def _note(self, mark: int, nodes: Sequence[int], undo: Callable[..., None], *args: Any) -> None:
-        """Remember how to undo a step on `nodes` that began at `mark` in the simulation."""
+        """Record how to undo a step on `nodes` that began at `mark` in the simulation."""
         self.touched.extend(nodes)
         self.log.append((mark, nodes, undo, args))
 
     def nodes_of(self, w: int) -> Sequence[int]:
-        """Nodes of all pods of the workload: what one of them costs depends on the others."""
+        """The nodes of all pods of the workload: the cost of one pod depends on the others."""
         ix, pods = self.session.sim.later.cards.ix, self.candidates.pods
         return [ix[pods[p].node] for p in self.candidates.members[w]]
 
@@ -333,7 +331,7 @@ class Statement:
 
 
 def is_over(table: NodeTable, ix: int) -> bool:
-    """Whether the node holds more than it has."""
+    """Whether the node holds more than its capacity."""
     at = ix * table.cards.stride
     free = table.cards.card_free[at : at + table.cards.n_cards[ix]]
     counted = (table.free_counted[ix] or {}).values()

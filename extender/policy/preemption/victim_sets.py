@@ -5,7 +5,7 @@ from extender.policy.preemption.statement import EvictionUnit, Statement
 
 
 def unit_at(statement: Statement, eligibility: Eligibility, p: int) -> EvictionUnit | None:
-    """The unit in which pod p would be evicted now, or None where that is not allowed."""
+    """The unit in which pod p would be evicted now, or None if that is not allowed."""
     candidates = statement.candidates
     pods = candidates.unit_of(p)
     if pods is None or not candidates.may_evict(pods):
@@ -25,7 +25,7 @@ def unit_at(statement: Statement, eligibility: Eligibility, p: int) -> EvictionU
 def unit_without_moves(
     statement: Statement, eligibility: Eligibility, p: int
 ) -> EvictionUnit | None:
-    """The same; if need be the rest of its workload goes back that was to move."""
+    """As `unit_at`; if need be, moves of other pods of the workload are cancelled."""
     unit = unit_at(statement, eligibility, p)
     if unit is None:
         owner = statement.candidates.owner
