@@ -1,13 +1,13 @@
-"""Stage `allocate`: pending work gets free places, turn by turn, within quotas and limits.
+"""Stage `allocate`: places pending workloads on free resources, within quotas and limits.
 
-No pod is evicted. What only fits once pods that already leave have left is nominated, so that no
-more victims are taken for it. Places may be kept for a big workload that is blocked (see
+No pod is evicted. A workload that fits only after terminating pods are gone is nominated, so that
+no more victims are selected for it. Cards may be reserved for a large blocked workload (see
 `reservations`).
 
-While work within its share is blocked, what is above its share has its turn only after `reclaim`
-had its own (`allocate_deferred`): else it would start on cards that are taken back a cycle later.
-Likewise, while a workload is blocked that `preempt` can serve, work that it precedes in its project
-has its turn after that stage.
+While a workload within its share is blocked, workloads above their share are deferred until after
+`reclaim` (`allocate_deferred`): otherwise they would start on cards that are reclaimed a cycle
+later. Likewise, while a workload is blocked that `preempt` can serve, work of its project that it
+precedes yields until after that stage.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, why_behind
 from extender.state.model import PodView
 
-#: Reasons that say: it may run, but there is no place for it.
+#: Reasons of a workload that quotas and limits allow, but that fits on no node.
 _LACKS_PLACE = (
     Reason.INSUFFICIENT_GPU,
     Reason.INSUFFICIENT_NODE_RESOURCES,
@@ -31,41 +31,40 @@ _LACKS_PLACE = (
     Reason.POD_AFFINITY_UNMET,
 )
 
-#: Workloads of a project, the highest priority first, that may start before a drained one.
+#: Workloads of a project, highest priority first, that are considered before one that drains cards.
 _MOST_PRECEDING = 16
 
 
 def allocate(session: Session) -> None:
-    """Place what fits, pool after pool; `session.pending` is left with what does not, and
-    `session.deferred` and `session.yielding` with what has its turn after reclaim or preempt."""
+    """Place what fits, pool after pool; leaves the rest in `session.pending`, or in
+    `session.deferred` and `session.yielding` to be served after reclaim or preempt."""
     session.pending = _allocate(session, session.pending)
 
 
 def allocate_deferred(preemption: Preemption) -> None:
-    """The turn of what was deferred, or after preemption of what yielded to it; what has no place
-    is added to `session.pending`."""
+    """Serve the deferred workloads after reclaim, or the yielding ones after preemption; adds those
+    that do not fit to `session.pending`."""
     session = preemption.session
     if session.has_preempted:
         session.deferred += session.yielding
         session.yielding = []
     deferred, session.deferred = session.deferred, []
     preemption.count_leaving()
-    # What shrank in this cycle does not grow in it.
+    # A workload that loses pods in this cycle does not grow in it.
     giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
     growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]
     left = _allocate(session, growing, may_defer=False)
     session.pending = [*session.pending, *giving, *left]
-    # What grows in this cycle does not shrink in it.
+    # A workload that grows in this cycle loses no pods in it.
     preemption.bar(session.served())
     if session.places.pod_affinity:
-        # A pod that starts may be the peer of nominated pods, which need fewer victims then.
+        # A started pod may satisfy the affinity of nominated pods, which then need fewer victims.
         preemption.review(is_changed=True)
 
 
 def _allocate(
     session: Session, pending_now: Sequence[Pending], *, may_defer: bool = True
 ) -> list[Pending]:
-    """Place what fits; returns what does not."""
     waiting: dict[str, list[Pending]] = {}
     blocked: list[Pending] = []
     order = session.pools_in_order(pending_now)
@@ -81,7 +80,7 @@ def _allocate(
 
 
 def _is_reclaim_next(session: Session, pool: str) -> bool:
-    """Whether a stage to come takes cards back for what is blocked in the pool."""
+    """Whether reclaim is still to come and may free cards for blocked work in the pool."""
     stages = session.settings.stages
     if not session.snapshot.pools[pool].has_preemption or "reclaim" not in stages:
         return False
@@ -94,7 +93,7 @@ def _queue_up(
     pools: tuple[str, ...],
     lines: tuple[dict[str, list[Pending]], list[Pending]],
 ) -> None:
-    """Let it wait for the first of `pools` that shares fairly, or else for the next stages."""
+    """Queue the workload for the first fair-share pool in `pools`, or else as blocked."""
     waiting, blocked = lines
     for pool in pools:
         if session.snapshot.pools[pool].policy == "fairshare":
@@ -105,8 +104,8 @@ def _queue_up(
 
 @dataclass(slots=True)
 class _Round:
-    """One pool's turns. `has_blocked_work`: among those that reclaim may serve. `preempting`
-    knows what blocked workloads preemption may serve, where that stage is still to come."""
+    """Serves the workloads of one pool. `has_blocked_work`: reclaim may serve a blocked one.
+    `preempting` has those that preemption may serve, while that stage is to come."""
 
     session: Session
     pool: str
@@ -119,14 +118,14 @@ class _Round:
             self.preempting = YieldToPreemption(self.session, self.pool)
 
     def serve(self, waiting: list[Pending]) -> list[Pending]:
-        """Serve the pool until nothing more fits; returns what it has no place for."""
+        """Serve the workloads in turn until nothing more fits; returns those that do not fit."""
         session = self.session
         turns = session.take_turns(self.pool, self._serve_drained(waiting))
         blocked = []
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
             key = pending.workload.key
-            if self.has_blocked_work and self._may_wait(leaf, pending):
+            if self.has_blocked_work and self._can_defer(leaf, pending):
                 holds_up = session.holds_up_queue(pending, self.pool)
                 session.deferred += [pending, *turns.pass_over(holds_up=holds_up)]
                 continue
@@ -137,7 +136,7 @@ class _Round:
             is_above = self._is_above(leaf, pending)
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
-                self._note_refused(leaf, pending, placed, is_above=is_above)
+                self._record_refusal(leaf, pending, placed, is_above=is_above)
                 holds_up = session.holds_up_queue(pending, self.pool)
                 alike = [] if holds_up else self._refuse_alike(turns, leaf, pending, placed)
                 behind = turns.pass_over(holds_up=holds_up)
@@ -152,11 +151,11 @@ class _Round:
                     session.waits.pop(key, None)
         return blocked
 
-    def _note_refused(
+    def _record_refusal(
         self, leaf: Queue, pending: Pending, refused: Refused, *, is_above: bool
     ) -> None:
-        """The workload has to wait; work that it precedes may have to wait for its turn."""
-        # The first pool's reason is the one that its owner expects to read.
+        """Record the refusal, which may make other workloads defer or yield."""
+        # Users expect to read the reason of the first pool.
         self.session.waits.setdefault(pending.workload.key, refused)
         if refused.reason not in _LACKS_PLACE or pending.only_holds_up:
             return
@@ -167,20 +166,20 @@ class _Round:
     def _refuse_alike(
         self, turns: Turns, leaf: Queue, pending: Pending, refused: Refused
     ) -> list[Pending]:
-        """What is next in line behind the refused workload and like it has no place either."""
+        """Refuse the workloads next in line that are identical to the refused one; returns them."""
         session, alike = self.session, list[Pending]()
         if (pending.workload.key, self.pool) in session.shortages.hopeless:
             return alike
         is_above = self._is_above(leaf, pending)
         for other, why in session.refused_alike(turns, pending, refused, self.pool):
-            told = self._keep_or_tell(leaf, other, why) if why.reason in _LACKS_PLACE else why
-            self._note_refused(leaf, other, told, is_above=is_above)
+            reason = self._reserve_or_explain(leaf, other, why)
+            self._record_refusal(leaf, other, reason, is_above=is_above)
             alike.append(other)
         return alike
 
     def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
-        """The workloads in a drain period have their turn before all others, within what their
-        queues deserve, and right before them what would preempt them; returns what still waits."""
+        """Serve workloads in a drain period first, within what their queues deserve, and just
+        before each those that would preempt it. Returns what is still pending."""
         session, started = self.session, set[int]()
         by_project: dict[str, list[Pending]] = {}
         for pending in session.reservations.in_drain_period(waiting):
@@ -189,7 +188,7 @@ class _Round:
                 session.reservations.reserve(leaf, pending, self.pool)
                 continue
             if self.preempting is not None and self._has_place(pending):
-                # On a full cluster, where none has, nothing is sorted.
+                # Sorted only if one fits, which is rare on a full cluster.
                 by_project = by_project or _by_priority(waiting)
                 preceding = by_project[pending.workload.project]
                 self._serve_before(leaf, pending, preceding, started)
@@ -200,7 +199,7 @@ class _Round:
     def _serve_before(
         self, leaf: Queue, pending: Pending, preceding: Sequence[Pending], started: set[int]
     ) -> None:
-        """Start what has a place and would preempt the drained workload in the next cycle."""
+        """Start what fits now and would preempt the drained workload in the next cycle."""
         for other in preceding[:_MOST_PRECEDING]:
             its_leaf = self.session.queue_of(other.workload, self.pool)
             if id(other) in started or self._is_above(its_leaf, other):
@@ -218,8 +217,9 @@ class _Round:
         with self.session.reservations.lifted_for(pending, self.pool):
             return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
 
-    def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
+    def _can_defer(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether the workload is above its share and may be deferred until after reclaim; pools of
+        other policies than fair share are served only now."""
         return self._is_fair_everywhere(pending) and self._is_above(leaf, pending)
 
     def _is_fair_everywhere(self, pending: Pending) -> bool:
@@ -227,20 +227,19 @@ class _Round:
         return all(pools[name].policy == "fairshare" for name in pending.pools)
 
     def _must_yield(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it has a place now, and its turn only after preemption."""
+        """Whether the workload fits now but is to be served only after preemption."""
         if self.preempting is None or not self.preempting.must_yield(leaf, pending):
             return False
         return self._has_place(pending) and self._is_fair_everywhere(pending)
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it would lift its queue above what it deserves, so that reclaim is not for it, or
-        is work without GPUs that GPU work within quota reclaims from."""
+        """Whether the workload lifts its queue above what it deserves, so that reclaim does not
+        serve it, or is work without GPUs that GPU work within quota can reclaim from."""
         need = pending.need()
         return not leaf.has_room(need, leaf.deserves) or leaf.owes_its_host(need)
 
     def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
-        """Admit what the workload may start next; returns what still waits of it, or why it all
-        has to."""
+        """Admit the next chunk; returns what is still pending of the workload, or why it all is."""
         session, pool = self.session, self.pool
         key = pending.workload.key
         if session.is_spent():
@@ -248,12 +247,12 @@ class _Round:
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
         with session.reservations.lifted_for(pending, pool):
             refused = self._try_chunks(pending)
-        if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
-            return self._keep_or_tell(leaf, pending, refused)
+        if isinstance(refused, Refused):
+            return self._reserve_or_explain(leaf, pending, refused)
         return refused
 
     def _try_chunks(self, pending: Pending) -> Pending | Refused | None:
-        """Admit the first chunk that has a place; or why the very first has none."""
+        """Admit the first chunk that fits; otherwise returns why the first of all was refused."""
         first = self._try_chunk(pending, pending.chunk)
         if not isinstance(first, Refused) or len(pending.waiting) == 1:
             return first
@@ -263,15 +262,18 @@ class _Round:
                 return placed
         return first
 
-    def _keep_or_tell(self, leaf: Queue, pending: Pending, refused: Refused) -> Refused:
-        """Keep a place for it, or name the workload for which its place is kept."""
+    def _reserve_or_explain(self, leaf: Queue, pending: Pending, refused: Refused) -> Refused:
+        """Reserve cards for a workload that fits on no node; returns `refused`, or that another
+        reservation keeps the workload out."""
+        if refused.reason not in _LACKS_PLACE:
+            return refused
         session, pool = self.session, self.pool
         kept = session.reservations.in_pool(pool)
         if kept is None:
             session.reservations.reserve(leaf, pending, pool)
         elif session.reservations.holds_off(pending, pool):
             first = session.snapshot.workloads[kept.key]
-            # The names of other projects' workloads are not for its owner.
+            # Workloads of other projects are not named to the user.
             is_own = first.project == pending.workload.project
             named = first.key if is_own else f"work of project {first.project}"
             return Refused(
@@ -281,23 +283,22 @@ class _Round:
         return refused
 
     def _try_chunk(self, pending: Pending, chunk: Sequence[PodView]) -> Pending | Refused | None:
-        """Admit the chunk now, or else on places that are being left; or why it has to wait."""
+        """Admit the chunk on free resources, or else on those of terminating pods; or why not."""
         session, pool = self.session, self.pool
         now = grant_chunk(session, pending, chunk, (pool, "now"))
-        is_any_leaving = pool in session.leaving_pools and isinstance(now, Refused)
-        if not is_any_leaving or self._may_start_elsewhere(pending, chunk):
+        is_any_terminating = pool in session.leaving_pools and isinstance(now, Refused)
+        if not is_any_terminating or self._may_start_elsewhere(pending, chunk):
             return now
         later = grant_chunk(session, pending, chunk, (pool, "later"))
         return now if isinstance(later, Refused) else later
 
     def _may_start_elsewhere(self, pending: Pending, chunk: Sequence[PodView]) -> bool:
-        """Whether a pool that it would use next has a place now: better than waiting here."""
+        """Whether the chunk fits now in a later pool of the workload."""
         following = pending.pools[pending.pools.index(self.pool) + 1 :]
         return has_place_in(self.session, pending, chunk, following, "now")
 
 
 def _by_priority(waiting: Sequence[Pending]) -> dict[str, list[Pending]]:
-    """What waits, by project: the highest priority first."""
     found: dict[str, list[Pending]] = {}
     for pending in sorted(waiting, key=lambda each: -each.workload.priority):
         found.setdefault(pending.workload.project, []).append(pending)

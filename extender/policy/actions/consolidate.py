@@ -1,16 +1,15 @@
-"""Stage `consolidate`: moves running pods together, so that a workload that waits because free
-resources are scattered gets a place. No pod is evicted without a new place in the same plan.
+"""Stage `consolidate`: moves running pods closer together, so that a pending workload fits that
+fragmentation keeps out. No pod is evicted without a new placement in the same plan.
 
-Only preemptible pods that have run the minimum run times of their queues are moved. What is moved
-holds no more GPUs than the pending workload asks for, since a move costs a restart and the work
-since the last checkpoint.
+Only preemptible pods that have run the minimum run times of their queues are moved. The moved pods
+together hold at most as many GPUs as the pending workload requests, since a move costs a restart
+and the work since the last checkpoint.
 
-Pods with GPUs that a pool spreads are apart on purpose, so a pending workload with GPUs is served
-where the pool's placement of GPU work is not `Spread`, and one without GPUs where that of CPU-only
-work is not.
+In a pool whose GPU placement is `Spread`, pods with GPUs are apart on purpose, so no pending
+workload with GPUs is served. The same holds for work without GPUs and CPU-only placement.
 
-Each plan places a pending workload and takes no place from any other, so what is pending strictly
-falls, and without new work the stage comes to an end.
+Each plan places a pending workload and evicts no pod for good, so the number of pending workloads
+strictly falls, and without new work the stage comes to an end.
 """
 
 from array import array
@@ -34,7 +33,7 @@ from extender.state.model import GPU
 
 
 def consolidate(preemption: Preemption) -> None:
-    """Serve every fair-share pool; `session.pending` is left with what still waits."""
+    """Serve every fair-share pool; `session.pending` keeps the workloads that do not fit."""
     session = preemption.session
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
@@ -42,10 +41,10 @@ def consolidate(preemption: Preemption) -> None:
             continue
         stage = _Consolidate(session, pool)
         could = here = [pending for pending in session.pending if pool in pending.pools]
-        if "allocate" in session.settings.stages:  # else each is told that it is left out
+        if "allocate" in session.settings.stages:  # otherwise each refusal names that stage
             could = _with_victims(preemption, pool, here)
         could = [pending for pending in could if stage.could_serve(pending)]
-        # In strict order a workload that no move can help may block one that a move could help.
+        # In strict order a workload that no move helps may hold up one that a move would help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(
             here if could and is_strict else could
@@ -53,7 +52,7 @@ def consolidate(preemption: Preemption) -> None:
 
 
 def _with_victims(preemption: Preemption, pool: str, waiting: list[Pending]) -> list[Pending]:
-    """The workloads on whose nodes there is a pod that has another place."""
+    """The workloads that may use a node with a pod that could be moved elsewhere."""
     movable = preemption.movable_nodes(pool) if waiting else set()
     if not movable:
         return []
@@ -88,21 +87,21 @@ class _Consolidate:
         self.rule = _ConsolidateRule(session)
 
     def could_serve(self, pending: Pending) -> bool:
-        """Whether the pool packs such work, and as much is idle as it needs: a move makes nothing
-        idle that is not idle already."""
+        """Whether the pool packs such work and has as much idle in total as the workload needs,
+        since a move does not change the total."""
         (milli, cpu_milli, memory_mib), idle = pending.need(), self.idle
         if cpu_milli > idle[1] or memory_mib > idle[2]:
             return False
         has_gpus = False
         for shape in pending.shapes:
             has_gpus = has_gpus or shape.demand.is_gpu_work
-            # Idle instances are not summed up.
+            # `idle` does not include MIG instances.
             milli -= shape.demand.counted_milli * shape.count
         is_spread = self._spreads_gpus if has_gpus else self._spreads_others
         return milli <= idle[0] and not is_spread
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """The one rule, unless no move can serve the workload or its queue may not hold it."""
+        """The one rule, unless no move can help the workload or its queue has no room for it."""
         workload = request.pending.workload
         if not self.could_serve(request.pending):
             return Refused(Reason.INSUFFICIENT_GPU, f"{request.key}: no pod is moved for it")
@@ -119,7 +118,8 @@ class _ConsolidateRule(PreemptionRule):
     is_move_bounded = True
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
-        """Pods of every queue may be moved, once they have run their minimum; none is evicted."""
+        """Pods of every queue may be moved once they have run their minimum; no pod may be
+        evicted."""
         eligibility = EligibilityBuilder(candidates)
         for _ in candidates.queues:
             eligibility.add(0, is_mobile=True)
@@ -127,7 +127,7 @@ class _ConsolidateRule(PreemptionRule):
 
 
 def _idle(session: Session, pool: str) -> "array[int]":
-    """What the pool's nodes have free together, or kept, once those that leave have left."""
+    """The pool's total of free or reserved resources once terminating pods are gone."""
     idle = array("q", bytes(24))
     ready = array("i", session.places.node_filter.ready(pool))
     sum_idle(session.sim.later, ready, idle)
@@ -136,6 +136,6 @@ def _idle(session: Session, pool: str) -> "array[int]":
         idle[GPU] += sum(card.milli for card in cards)
     queues = session.queues[pool]
     if queues.has_unequal_cards:
-        # On a larger card a pod that asks for memory leaves more of a GPU idle.
+        # A pod that requests memory, moved to a larger card, leaves a larger fraction of it idle.
         idle[GPU] = queues.capacity[GPU]
     return idle

@@ -1,16 +1,16 @@
-"""Stage `empty-nodes`: moves the work of a little used node to other used nodes, so that an
+"""Stage `empty-nodes`: moves all pods of a little used node to other used nodes, so that an
 autoscaler finds the node empty.
 
-It serves node pools with `consolidate_after_s` in which nothing starts, moves or stops, and for
-which nothing waits or is stopped elsewhere. In each it empties one node: all pods of the node have
-a place on other used nodes that is free now, or none moves. Nodes without work are never filled, so
-each plan leaves one used node less, and without new work the stage comes to an end.
+It serves node pools with `consolidate_after_s` in which no pod starts, moves or is evicted, and
+that no pending or evicted workload could use. In each pool it empties one node: either every pod of
+the node fits now on other used nodes, or none moves. Nodes without work are never filled, so each
+plan leaves one used node less, and without new work the stage comes to an end.
 
-Nodes that cannot be emptied are filled first, then as the pool places work.
+Nodes that cannot be emptied are filled first, then others by the placement policy of the pool.
 
 A node is emptied only if each of its pods may be moved and has run for `consolidate_after_s`, with
-all of its gang, and if the moves lose no more than the node's GPUs could do in that time. A moved
-pod starts anew, so no work is stopped for this twice within that time.
+all of its gang, and if the moves lose no more work than the node's GPUs could do in that time. A
+moved pod starts again, so no pod is stopped for this twice within that time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,13 +34,13 @@ from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import in_packing_order
 from extender.state.model import GPU, PodView, PoolView
 
-#: Nodes whose work is tried on the others, those with the least work first: what they hold is
-#: easiest to place, so where none of these can be emptied the next seldom can.
+#: Nodes that a cycle tries to empty, those that hold least first. Their pods are the easiest to
+#: place, so if none of these nodes can be emptied, the next ones seldom can.
 _MOST_TRIES: Final = 32
 
 
 def empty_nodes(preemption: Preemption) -> None:
-    """Empty one node of every pool that asks for it, if one can be emptied."""
+    """Empty one node, if any can be emptied, of every pool with `consolidate_after_s`."""
     session = preemption.session
     for name, view in sorted(session.snapshot.pools.items()):
         if view.consolidate_after_s and _packs(view) and not session.is_spent():
@@ -48,15 +48,14 @@ def empty_nodes(preemption: Preemption) -> None:
 
 
 def _packs(view: PoolView) -> bool:
-    """Whether work of the pool is to be close together. Pools of other policies have rules of their
-    own."""
+    """Whether the pool packs GPU work. Pools of other policies are not served."""
     return view.policy == "fairshare" and view.gpu_placement != "spread"
 
 
 @dataclass(slots=True)
 class _Pool:
     """`free_milli` is what each used node has free, by ix; `kept` are nodes with pods without GPUs,
-    which are never moved; `protected` says by pod p whether minimum run times keep it."""
+    which are never moved; `protected` says by pod p whether minimum run times protect it."""
 
     preemption: Preemption
     name: str
@@ -70,8 +69,8 @@ class _Pool:
         self.session = self.preemption.session
 
     def empty_one(self) -> None:
-        """Move the work of the first node, in the order of what they hold, whose work has places
-        elsewhere. The cheap looks come first: most cycles end there."""
+        """Empty the first node whose pods fit elsewhere, in the order of what the nodes hold. Cheap
+        checks come first, since most cycles end there."""
         if not self._has_room_for_one() or not self._is_at_rest():
             return
         candidates = self.preemption.solver_of(self.name).candidates
@@ -90,10 +89,10 @@ class _Pool:
             if self._empty(candidates, ix, movable[ix], stay):
                 return
 
-    # -- whether the pool is looked at ---------------------------------------------------------
+    # -- whether the pool is considered --------------------------------------------------------
 
     def _has_room_for_one(self) -> bool:
-        """Whether the other used nodes have free, in sum, what some node holds; finds these."""
+        """Whether the other used nodes have as much free as some node holds; sets `free_milli`."""
         nodes = self.session.snapshot.nodes
         cards = nodes.cards
         for ix in self.session.places.node_filter.ready(self.name):
@@ -107,9 +106,8 @@ class _Pool:
         return self.session.snapshot.nodes.cards.capacity_milli[ix] - self.free_milli[ix]
 
     def _is_at_rest(self) -> bool:
-        """Whether nothing that waits, or stops in this cycle, could run in the pool, and nothing
-        starts or is moved there; finds the nodes that a pod without GPUs keeps. Costs one pass over
-        all pods."""
+        """Whether no pending or evicted work could run in the pool and no pod starts or moves
+        there; fills `kept`. Costs one pass over all pods."""
         session, snapshot = self.session, self.session.snapshot
         waiting = chain(session.pending, session.deferred, session.yielding)
         if any(map(self._could_run, waiting)):
@@ -129,7 +127,7 @@ class _Pool:
         return True
 
     def _could_run(self, pending: Pending) -> bool:
-        """Whether the workload could run in the pool, now or on nodes that are still to come."""
+        """Whether the workload could run in the pool, now or on nodes an autoscaler may add."""
         session, workload = self.session, pending.workload
         if self.name not in workload.pools or not session.could_ever_start(pending, self.name):
             return False
@@ -146,8 +144,7 @@ class _Pool:
     # -- a single node -------------------------------------------------------------------------
 
     def _movable(self, candidates: Candidates, ix: int) -> Sequence[int]:
-        """The pods p of the node if each of them may be moved and none else holds any of its GPUs;
-        otherwise none."""
+        """The node's pods p if all may be moved and hold all of its used GPUs; otherwise none."""
         pods = range(candidates.start[ix], candidates.start[ix + 1])
         held = sum(candidates.pods[p].held_milli for p in pods)
         nodes = self.session.snapshot.nodes
@@ -156,8 +153,7 @@ class _Pool:
         return pods if all(self._may_move(candidates, p) for p in pods) else ()
 
     def _may_move(self, candidates: Candidates, p: int) -> bool:
-        """Whether the pod may be moved for this, and kube-scheduler would bind its successor where
-        it is planned."""
+        """Whether the pod may be moved, and kube-scheduler would bind its successor as planned."""
         pod = candidates.pods[p]
         return (
             bool(candidates.is_here[p])
@@ -168,7 +164,7 @@ class _Pool:
         )
 
     def _stopping(self, candidates: Candidates, pods: Sequence[int]) -> dict[str, PodView]:
-        """By UID, the pods that stop when these move: of a gang all."""
+        """By UID, the pods that stop when these move: all pods of a gang."""
         found: dict[str, PodView] = {}
         for p in pods:
             workload, pod = candidates.workloads[candidates.owner[p]], candidates.pods[p]
@@ -177,27 +173,27 @@ class _Pool:
         return found
 
     def _is_due(self, pods: Iterable[PodView]) -> bool:
-        """Whether all of the pods have run for the time after which nodes are emptied."""
+        """Whether all of the pods have run for `consolidate_after_s`."""
         latest = self.session.snapshot.now_s - self.view.consolidate_after_s
         return all(0 < pod.started_at <= latest for pod in pods)
 
     def _lost(self, pods: Iterable[PodView]) -> int:
-        """What their stop costs in milli-GPU-seconds. Work that does not say that it saves counts
-        as never saved: no other work needs the place, so the pool's guess is not enough."""
+        """What stopping the pods costs in milli-GPU-seconds. A pod that states no checkpoint
+        interval counts as never saved: the pool's default is not enough for an eviction that frees
+        no place for other work."""
         now_s = self.session.snapshot.now_s
         return sum(seconds_lost(pod, now_s, 0) * pod.held_milli for pod in pods)
 
     def _most_lost(self, ix: int) -> int:
-        """What the node's GPUs could do in the time after which it is emptied, in
-        milli-GPU-seconds."""
+        """What the node's GPUs could do within `consolidate_after_s`, in milli-GPU-seconds."""
         capacity = self.session.snapshot.nodes.cards.capacity_milli[ix]
         return self.view.consolidate_after_s * capacity
 
     def _empty(
         self, candidates: Candidates, ix: int, pods: Sequence[int], stay: frozenset[int]
     ) -> bool:
-        """Move these pods of the node to other used nodes, all or none; whether they move. Nodes
-        that `stay` because of what runs there are filled first: else a pod might move twice."""
+        """Move all these pods of the node to other used nodes, or none; returns whether they move.
+        Nodes in `stay`, which cannot be emptied, are filled first: else a pod might move twice."""
         session = self.session
         frames = NodeSet(nodes=stay), NodeSet(nodes=frozenset(self.free_milli) - {ix})
         by_uid = {candidates.pods[p].uid: p for p in pods}
@@ -212,7 +208,7 @@ class _Pool:
                 return False
             candidates.move(p, is_moving=True)
             moved[p] = placement
-        self._note(candidates, ix, moved)
+        self._commit(candidates, ix, moved)
         return True
 
     def _place(self, pod: PodView, frames: Iterable[NodeSet]) -> Placement | None:
@@ -220,8 +216,8 @@ class _Pool:
         placed = (place_pod(pod, self.name, "now", frame) for frame in frames if frame.nodes)
         return next((each for each in placed if each is not None), None)
 
-    def _note(self, candidates: Candidates, ix: int, moved: Mapping[int, Placement]) -> None:
-        """Put the moves into the plan; the places that the pods leave are free later."""
+    def _commit(self, candidates: Candidates, ix: int, moved: Mapping[int, Placement]) -> None:
+        """Put the moves into the plan; the resources that the pods hold now are free later."""
         session = self.session
         for p, placement in moved.items():
             pod = candidates.pods[p]
@@ -231,7 +227,7 @@ class _Pool:
 
 
 def _holds_more(placement: Placement) -> bool:
-    """Whether the pod would hold more GPUs than now: the memory that it asks for is a larger part
-    of a smaller card. Its queue may be at its limit."""
+    """Whether the pod would hold more GPUs than now, since the memory that it requests is a larger
+    fraction of a smaller card. Its queue may be at its limit."""
     before, after = (sum(c.milli for c in each.cards) for each in (placement.pod, placement))
     return after > before

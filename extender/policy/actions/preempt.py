@@ -1,18 +1,18 @@
 """Stage `preempt`: inside a project, a pending workload evicts running ones of strictly lower
 priority.
 
-Inference, interactive and build work that fits its project's quota with all its pods precedes
-training, whatever the priorities: it evicts training of any priority, and training evicts none of
-it. Against that quota counts what these kinds and non-preemptible work hold, the highest priority
-first, but no preemptible training. Beyond the quota priority alone decides.
+Inference, interactive and build work whose pods all fit its project's quota precedes training,
+whatever the priorities: it evicts training of any priority, and training never evicts it. What
+counts against that quota is work of these kinds and non-preemptible work, highest priority first,
+but no preemptible training. Beyond the quota, priority alone decides.
 
-Between projects there is no priority. What a project may hold is for reclaim to decide: limits
-apply here, the quota of non-preemptible work, and preemptible work does not lift its project above
-its fair share, or above what it held before, while work of other projects waits within theirs,
-which would reclaim it.
+There is no priority between projects: reclaim decides what each may hold. So limits and the quota
+of non-preemptible work apply here. While other projects have pending work within their shares,
+which would reclaim, preemptible work does not lift its project above its share, or above what it
+held before.
 
-Each plan replaces work by work that precedes it in the same project, so what the project runs,
-counted from the first in order, strictly improves, and the stage comes to an end.
+Each plan replaces work by work that precedes it in the same project. So what the project runs,
+compared in order of precedence, strictly improves, and the stage comes to an end.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts
 
-#: The project may hold the request once it holds less.
+#: Refusals that evictions inside the project can resolve.
 _ROOM_BY_EVICTION = (Reason.OVER_LIMIT, Reason.OVER_BUDGET)
 
 
 def preempt(preemption: Preemption) -> None:
-    """Serve every pool that allows preemption; `session.pending` is left with what still waits."""
+    """Serve every pool that allows preemption; `session.pending` keeps what is still pending."""
     session = preemption.session
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
@@ -75,24 +75,24 @@ def _with_victims(session: Session, pool: str) -> list[Pending]:
         if lowest.get(pending.workload.project, ANY_PRIORITY) < pending.workload.priority
         or (pending.workload.kind in FIRST_KINDS and pending.workload.project in training)
     ]
-    # In strict order a workload without candidates may come before one with some.
+    # In strict order a workload without victims may hold up one that has some.
     is_strict = session.snapshot.pools[pool].job_order == "strict-fifo"
     return here if found and is_strict else found
 
 
 @dataclass(slots=True)
 class _EntitledWork:
-    """Pending work of the pool within what its queues deserve."""
+    """Pending work of the pool that is within what its queues deserve."""
 
     session: Session
     pool: str
     _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
 
     def is_waiting(self, *, outside: Queue) -> bool:
-        """Whether such work waits in a project other than `outside`."""
+        """Whether such work is pending in a project other than `outside`."""
         session, pool = self.session, self.pool
         if self._waiting is None:
-            # Much of what waits is alike: each queue is asked once for each size.
+            # Many pending workloads are alike, so each queue and size is checked once.
             self._waiting = dict.fromkeys(
                 (session.queue_of(pending.workload, pool), pending.need())
                 for pending in session.pending
@@ -112,7 +112,7 @@ class _Preempt:
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """The one rule, unless the project may not hold the request whatever is evicted."""
+        """The one rule, unless no eviction inside the project can make room for the request."""
         leaf, workload = request.leaf, request.pending.workload
         refused = check_room(leaf, workload, request.need, is_now=False)
         if refused is not None and refused.reason not in _ROOM_BY_EVICTION:
@@ -136,7 +136,7 @@ class _Preempt:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class _PreemptRule(PreemptionRule):
-    """For workloads of the project of this priority; `is_first`: they precede training."""
+    """Serves workloads of the project with this priority; `is_first`: they precede training."""
 
     entitled: _EntitledWork
     project: Queue
@@ -145,8 +145,7 @@ class _PreemptRule(PreemptionRule):
     reason = Reason.PREEMPTED
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
-        """What the preemptor precedes may leave: work of lower priority, to one that `is_first`
-        training of any priority."""
+        """Work of lower priority in the project; training of any priority if `is_first`."""
         project, priority, is_first = self.project, self.priority, self.is_first
         eligibility = EligibilityBuilder(candidates)
         for victim_queue in candidates.queues:
@@ -163,7 +162,7 @@ class _PreemptRule(PreemptionRule):
         return eligibility.finish(is_safe, ANY_PRIORITY if is_first else priority)
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether limits allow it, and no other project would reclaim at once what this gets."""
+        """Whether limits allow the plan and no other project would reclaim it at once."""
         if not PreemptionRule.validate(self, request, statement):
             return False
         project = request.leaf.project

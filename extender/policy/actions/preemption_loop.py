@@ -1,7 +1,6 @@
-"""How the stages that make room serve pending workloads: turn by turn, chunk by chunk.
+"""Serves pending workloads in the stages that evict or move pods, chunk by chunk.
 
-A stage is a `RuleSource`: it says by which rules a request may be served, in the order in which
-they are tried, or why by none.
+A stage is a `RuleSource`, which returns the rules to try for a request or why there is none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +19,13 @@ from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import GPU, Amounts, PodView
 
-#: Workloads that a stage asks, at most, what disruption budgets keep from them.
+#: Pending workloads of a stage for which victims held back by disruption budgets are reported.
 _MOST_HELD_BACK: Final = 16
 
 
 @dataclass(slots=True)
 class PreemptionLoop:
-    """A stage in one pool."""
+    """One stage in one pool."""
 
     preemption: Preemption
     pool: str
@@ -40,7 +39,7 @@ class PreemptionLoop:
         return self.preemption.session
 
     def serve(self, waiting: Sequence[Pending]) -> None:
-        """Give every workload its turn; `session.pending` is left with what still waits."""
+        """Serve every workload in turn; `session.pending` keeps what is still pending."""
         session = self.session
         if not waiting:
             return
@@ -72,11 +71,11 @@ class PreemptionLoop:
                 done.add(id(pending))
                 session.waits.pop(key, None)
         self.preemption.review()
-        self.tell_what_budgets_hold([p for p in waiting if id(p) not in done])
+        self.report_held_back([p for p in waiting if id(p) not in done])
         session.pending = [p for p in session.pending if id(p) not in done]
 
     def serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
-        """What still waits of the workload once it was given something, or why it wasn't."""
+        """Serve the workload; returns what is still pending of it, or why it was not served."""
         refused = self._why_not_yet(pending)
         if refused is not None:
             return refused
@@ -85,13 +84,13 @@ class PreemptionLoop:
             if isinstance(rules, Refused):
                 refused = refused or rules
                 continue
-            given = self._give(request, rules)
-            if not isinstance(given, Refused):
-                return given
-        return refused or self._in_vain(pending)
+            result = self._solve(request, rules)
+            if not isinstance(result, Refused):
+                return result
+        return refused or self._no_solution(pending)
 
     def _why_not_yet(self, pending: Pending) -> Refused | None:
-        """Why nothing is evicted for it in this cycle, whatever could be; None if it may be."""
+        """Why no pod is evicted for the workload in this cycle; None if pods may be."""
         session, workload = self.session, pending.workload
         if workload.doubt is not None:
             return workload.doubt
@@ -104,27 +103,27 @@ class PreemptionLoop:
             )
         return None
 
-    def _give(
+    def _solve(
         self, request: PreemptionRequest, rules: Sequence[PreemptionRule]
     ) -> Pending | Refused | None:
-        """Serve the request by one of the rules."""
+        """Serve the request by the first rule that finds a solution."""
         pending = request.pending
-        # Built for the first request that may take anything: in most cycles none may.
+        # Built for the first request that has a rule: in most cycles none has.
         solver = self.solver = self.solver or self.preemption.solver_of(self.pool)
         for rule in rules:
             found = solver.solve(request, rule)
             if found is not None:
                 return self.preemption.commit(solver, found)
-        return self._in_vain(pending)
+        return self._no_solution(pending)
 
-    def _in_vain(self, pending: Pending) -> Refused:
+    def _no_solution(self, pending: Pending) -> Refused:
         why = "no place could be made for it"
         if "allocate" not in self.session.settings.stages:
             why = f"{why}; free places are given by stage allocate, which is left out"
         return _not_yet(pending, why)
 
-    def tell_what_budgets_hold(self, waiting: Sequence[Pending]) -> None:
-        """Find the victims that waiting workloads would get if no budget protected them."""
+    def report_held_back(self, waiting: Sequence[Pending]) -> None:
+        """Report the victims that pending workloads would get if no budget protected them."""
         session, solver = self.session, self.solver
         if solver is None or not solver.candidates.guarded or not waiting:
             return
@@ -132,9 +131,9 @@ class PreemptionLoop:
             for pending in waiting[:_MOST_HELD_BACK]:
                 leaf = session.queue_of(pending.workload, self.pool)
                 with session.reservations.lifted_for(pending, self.pool):
-                    self._see_what_is_held_from(leaf, pending, solver)
+                    self._report_held_back_for(leaf, pending, solver)
 
-    def _see_what_is_held_from(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
+    def _report_held_back_for(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
         session, candidates = self.session, solver.candidates
         guarded = set(candidates.guarded)
         now_s = session.snapshot.now_s
@@ -159,7 +158,7 @@ class PreemptionLoop:
             return
 
     def _requests(self, leaf: Queue, pending: Pending) -> Iterator[PreemptionRequest]:
-        """The next chunk, and then what may be tried in its place."""
+        """A request for the next chunk, then one for each that may be tried in its place."""
         yield self._request(leaf, pending, pending.chunk, pending.need())
         if len(pending.waiting) > len(pending.chunk):
             for chunk in pending.other_chunks():
@@ -176,13 +175,13 @@ class PreemptionLoop:
         return PreemptionRequest(leaf, pending, chunk, need, shapes, is_alike, nearness)
 
     def _explain_alike(self, turns: Turns, pending: Pending, refused: Refused) -> None:
-        """Nothing is taken for what is next in line behind the workload and like it, either."""
+        """Refuse the identical workloads next in line as well."""
         if self._why_not_yet(pending) is None:
             for other, why in self.session.refused_alike(turns, pending, refused, self.pool):
                 self._explain(other, self._why_not_yet(other) or why)
 
     def _explain(self, pending: Pending, refused: Refused) -> None:
-        """Say why nothing may be taken, where lack of cards is all that was known."""
+        """Record why no pod is evicted, if at most a lack of GPUs was known so far."""
         session = self.session
         key = pending.workload.key
         known = session.waits.get(key)

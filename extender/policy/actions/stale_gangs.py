@@ -1,7 +1,7 @@
-"""Stage `stale-gangs`: a gang that stayed below its minimum longer than it may is taken down whole.
+"""Stage `stale-gangs`: evicts the rest of a gang that was below its minimum for too long.
 
-What is left of it holds idle cards. A gang that is brought back to its minimum in the same cycle
-stays. Non-preemptible gangs go too.
+Such pods hold idle cards. A gang that gets its minimum back in the same cycle keeps its pods.
+Non-preemptible gangs are evicted as well.
 """
 
 from extender.api.reasons import Reason
@@ -13,7 +13,7 @@ from extender.state.model import PodView, WorkloadView
 
 
 def evict_stale_gangs(session: Session) -> None:
-    """Put their evictions into the plan."""
+    """Put the evictions of stale gangs into the plan."""
     snapshot = session.snapshot
     for key in sorted(tally_of(snapshot).stale):
         workload = snapshot.workloads[key]

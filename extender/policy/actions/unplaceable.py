@@ -1,9 +1,9 @@
-"""Work that a node pool could never hold takes no part in a pool that shares fairly.
+"""Work that a fair-share pool could never hold is not served there.
 
-A pod larger than every node, or with a typo in its selector, has no turn: no place is kept for it,
-and no work waits for it. It is told why it has no place. What can start without it is as any other
-work. In strict order it still holds up its own queue, where it may use some node. Pools of other
-policies have rules of their own.
+No cards are reserved for a pod larger than every node, or with a typo in its selector, and no work
+waits behind it; its status says why it does not fit. The pods of its workload that can start
+without it are served. In strict order the workload still holds up its own queue, if it may use some
+node. Pools of other policies have rules of their own.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,18 @@ from extender.state.model import PodView
 
 
 def set_aside_unplaceable(session: Session) -> None:
-    """Take out of each workload the pods that none of its pools could hold, as far as it can start
-    without them, and of its pools those whose ready nodes could hold nothing of it."""
+    """Remove from each workload the pods that none of its pools could hold, if it can start without
+    them, and the pools whose empty nodes could hold none of its possible next chunks."""
     for pending in session.pending:
-        if len(pending.waiting) + len(pending.spare) > 1 and (pods := _hopeless(session, pending)):
+        if len(pending.waiting) + len(pending.spare) > 1 and (
+            pods := _unplaceable(session, pending)
+        ):
             pending.leave_out(pods)
         usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:
             continue
         if usable[:1] != pending.pools[:1]:
-            # The first pool's reason is the one that its owner expects to read.
+            # Users expect to read the reason of the first pool.
             why = session.shortages.explain(pending, pending.pools[0], pending.chunk)
             session.waits.setdefault(pending.workload.key, why)
         pending.only_holds_up = not usable
@@ -32,9 +34,9 @@ def set_aside_unplaceable(session: Session) -> None:
         )
 
 
-def _hopeless(session: Session, pending: Pending) -> Sequence[PodView]:
-    """The waiting pods that fit no node of any of its pools, were it empty; if there are any, the
-    spare ones too."""
+def _unplaceable(session: Session, pending: Pending) -> Sequence[PodView]:
+    """The waiting pods that do not fit any node of the workload's pools, even an empty one; if
+    there are any, the spare ones too."""
     bound = session.capacity_bound
     if all(bound.allows_each(pending.waiting, pool) for pool in pending.pools):
         return ()

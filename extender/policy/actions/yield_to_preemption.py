@@ -1,8 +1,8 @@
 """Work that does not start yet because a blocked workload of its project precedes it.
 
-Where stage `preempt` can serve the blocked workload, the free cards count towards its place, so
-that it evicts no more pods than it needs. Work that it precedes has its turn after that stage; if
-it started before, the blocked workload would evict one more pod, or that very work a cycle later.
+If stage `preempt` can serve the blocked workload, free cards are left to it, so that it evicts no
+more pods than it needs. Work that it precedes is served after that stage: otherwise the blocked
+workload would evict one more pod, or that very work a cycle later.
 """
 
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 
-#: Blocked workloads of a project that are looked at: those that come first.
+#: Blocked workloads that are considered per project, in the order in which they are served.
 _MOST_BLOCKED: Final = 4
 
 
 @dataclass(slots=True)
 class _Blocked:
-    """A workload without a place. The others are None until they have been asked for."""
+    """A workload that does not fit. The last two fields are computed on first use."""
 
     leaf: Queue
     pending: Pending
@@ -38,15 +38,15 @@ class YieldToPreemption:
 
     def __post_init__(self) -> None:
         for leaf, pending in self.session.blocked.get(self.pool, ()):
-            self._enter(leaf, pending)
+            self._register(leaf, pending)
 
     def add(self, leaf: Queue, pending: Pending) -> None:
-        """The workload has no place."""
-        if self._enter(leaf, pending):
+        """Add a workload that does not fit."""
+        if self._register(leaf, pending):
             self.session.blocked.setdefault(self.pool, []).append((leaf, pending))
 
-    def _enter(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it is one of those that are looked at."""
+    def _register(self, leaf: Queue, pending: Pending) -> bool:
+        """Add the workload if its project has fewer than `_MOST_BLOCKED`; returns whether."""
         blocked = self._by_project.setdefault(leaf.project, [])
         if len(blocked) >= _MOST_BLOCKED or pending.is_surplus:
             return False
@@ -54,7 +54,7 @@ class YieldToPreemption:
         return True
 
     def must_yield(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether the workload has its turn after stage `preempt`."""
+        """Whether the workload is to be served after stage `preempt`."""
         for each in self._by_project.get(leaf.project, ()):
             if (
                 self._take_back(each).precedes(leaf, pending.workload)
@@ -71,7 +71,7 @@ class YieldToPreemption:
         return blocked.take_back
 
     def _can_be_served(self, blocked: _Blocked) -> bool:
-        """Whether it would have a place if all that it may evict in its project were gone."""
+        """Whether the workload would fit if all pods that it may evict in its project were gone."""
         if blocked.can_be_served is None:
             session, pending = self.session, blocked.pending
             future, now_s = session.reservations.future, session.snapshot.now_s

@@ -87,7 +87,7 @@ class _Line:
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
             self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
             left += stuck
-        self.loop.tell_what_budgets_hold(left)
+        self.loop.report_held_back(left)
         return left
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
