@@ -44,10 +44,10 @@ def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """No garbage collection inside.
+    """Pauses garbage collection.
 
-    The objects of a decision live until it ends, so every collection in between visits all of them
-    and frees none: a tenth of a cycle at 500 nodes, a fifth at 5,000.
+    The objects of a decision live until it ends, so a collection visits all of them and frees none:
+    that takes a tenth of a cycle at 500 nodes, a fifth at 5,000.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -79,8 +79,8 @@ def _decide_rounds(snapshot: Snapshot, settings: Settings) -> Plan:
 
 
 def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool = False) -> Session:
-    """One run of all stages. A follow-up leaves out work that must run beside, or apart from, other
-    pods: where it may go is known when these run."""
+    """Run all stages once. A follow-up leaves out work with pod affinity, whose nodes are known
+    only when the other pods run."""
     session = Session(snapshot, settings)
     preemption = Preemption(session)
     resolve_nominations(session)
@@ -92,7 +92,7 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
         if snapshot.pools[pool].policy == "demand-weighted":
             set_demand_shares(session, queues)
     if is_follow_up and session.places.pod_affinity:
-        # After the shares, of which it has its part.
+        # Only after shares are divided, since this work counts in them.
         concerns = session.places.pod_affinity.concerns
         session.left_out = [each for each in session.pending if concerns(each.waiting)]
         session.pending = [each for each in session.pending if not concerns(each.waiting)]
@@ -104,43 +104,43 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
 
 
 def _allocate_by_policy(preemption: Preemption) -> None:
-    """Serve the pools that share fairly, then decide all in each of the others by its policy."""
+    """Serve the fair-share pools, then all other pools by their policies."""
     session = preemption.session
     allocate(session)
     policies = {name: view.policy for name, view in session.snapshot.pools.items()}
-    # Demand-weighted queues give back what is above their shares, even if no workload waits.
+    # Demand-weighted queues return what is above their shares even if no workload is pending.
     weighted = sorted(name for name, policy in policies.items() if policy == "demand-weighted")
     pools = list(dict.fromkeys([*session.pools_in_order(), *weighted]))
     for pool in pools:
         if policies[pool] == "priority":
-            here = _waiting_for(session, pool)
-            _leave(session, here, serve_by_priority(preemption, pool, here))
+            here = _pending_in(session, pool)
+            _remove_served(session, here, serve_by_priority(preemption, pool, here))
         elif policies[pool] == "demand-weighted":
-            here = _waiting_for(session, pool)
-            _leave(session, here, start_by_demand(session, pool, here))
+            here = _pending_in(session, pool)
+            _remove_served(session, here, start_by_demand(session, pool, here))
     if len(policies) > 1:
         for pool in weighted:
             divide_again(session, session.queues[pool])
     for pool in pools:
         if policies[pool] == "demand-weighted":
-            here = _waiting_for(session, pool)
-            _leave(session, here, share_by_demand(session, pool, here))
+            here = _pending_in(session, pool)
+            _remove_served(session, here, share_by_demand(session, pool, here))
     preemption.review()
 
 
-def _waiting_for(session: Session, pool: str) -> list[Pending]:
-    """What waits and may use the pool."""
+def _pending_in(session: Session, pool: str) -> list[Pending]:
+    """The pending workloads that may use the pool."""
     return [pending for pending in session.pending if pool in pending.pools]
 
 
-def _leave(session: Session, waiting: list[Pending], left: list[Pending]) -> None:
-    """Of `waiting` only what is `left` still waits."""
+def _remove_served(session: Session, waiting: list[Pending], left: list[Pending]) -> None:
+    """Remove the workloads of `waiting` that are not in `left` from `session.pending`."""
     gone = {id(pending) for pending in waiting} - {id(pending) for pending in left}
     session.pending = [p for p in session.pending if id(p) not in gone]
 
 
-def _reclaim_and_go_on(preemption: Preemption) -> None:
-    """Reclaim, and then serve the workloads that had to wait for it."""
+def _reclaim_then_allocate(preemption: Preemption) -> None:
+    """Reclaim, then serve the workloads that were deferred."""
     session = preemption.session
     reclaim(preemption)
     if session.deferred:
@@ -151,8 +151,8 @@ def _reclaim_and_go_on(preemption: Preemption) -> None:
             consolidate(preemption)
 
 
-def _preempt_and_go_on(preemption: Preemption) -> None:
-    """Preempt, and then let the work have its turn that yielded to it."""
+def _preempt_then_allocate(preemption: Preemption) -> None:
+    """Preempt, then serve the workloads that yielded."""
     session = preemption.session
     preempt(preemption)
     session.has_preempted = True
@@ -164,8 +164,8 @@ def _preempt_and_go_on(preemption: Preemption) -> None:
 _STAGES: Mapping[Stage, Callable[[Preemption], None]] = {
     "allocate": _allocate_by_policy,
     "consolidate": consolidate,
-    "reclaim": _reclaim_and_go_on,
-    "preempt": _preempt_and_go_on,
+    "reclaim": _reclaim_then_allocate,
+    "preempt": _preempt_then_allocate,
     "stale-gangs": lambda preemption: evict_stale_gangs(preemption.session),
     "empty-nodes": empty_nodes,
 }

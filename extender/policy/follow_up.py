@@ -1,9 +1,9 @@
-"""What a plan leads to, decided in the same cycle: plans of several rounds become one.
+"""Decides in the same cycle what follows from a plan, in rounds whose plans are merged into one.
 
-A plan that evicts or moves pods frees places, and its victims wait again. `carried_out` is the
-snapshot once the plan is carried out; the next round decides on that. `Rounds` adds the plans up:
-a pod is evicted only if it has no place at the end, moves only if it ends elsewhere, and starts
-only if it still has its place then.
+A plan that evicts or moves pods frees resources, and its victims are pending again. The next round
+decides on `Rounds.snapshot_after`, the snapshot once the plan is carried out. In the merged plan a
+pod is evicted only if it has no placement at the end, moved only if it ends elsewhere, and started
+only if it still has its placement then.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
 
-#: Rounds of one cycle. A chain of evictions seldom has more than four links; what is left of a
-#: longer one is for the next cycle.
+#: Rounds of one cycle. A chain of evictions seldom has more than four links; the next cycle decides
+#: the rest of a longer one.
 MOST_ROUNDS: Final = 8
 
 
@@ -33,8 +33,8 @@ MOST_ROUNDS: Final = 8
 class Rounds:
     """The rounds of one cycle so far.
 
-    `nodes` is a copy of the snapshot's table from before the first round. `may_move_reclaimed`:
-    a victim of reclaim that has another place in the end may be moved there.
+    `nodes` is a copy of the snapshot's table from before the first round. `may_move_reclaimed`: a
+    victim of reclaim that has another placement at the end may be moved there.
     """
 
     snapshot: Snapshot
@@ -50,9 +50,8 @@ class Rounds:
         self._now = self.snapshot
 
     def is_next(self) -> bool:
-        """Whether the last plan changed anything, so that another round may decide more. Where the
-        first only gives free places, its stages have decided all that follows, unless a place may
-        be taken back."""
+        """Whether the last plan changed anything, so that another round may decide more. Nothing
+        follows from a first plan that only uses free resources, unless these may be reclaimed."""
         last = self._plans[-1]
         has_changed = _is_any_evicted(last) or self._may_be_taken_back
         if len(self._plans) > 1:
@@ -60,15 +59,15 @@ class Rounds:
         return has_changed and len(self._plans) < MOST_ROUNDS
 
     def add(self, plan: Plan, budgets: Budgets, *, may_be_taken_back: bool = False) -> None:
-        """A round has decided this, with these disruptions left. `may_be_taken_back`: it starts
-        work above the share of its queue, which may entitle waiting work to reclaim."""
+        """Add the plan of a round, which leaves these disruption budgets. `may_be_taken_back`: it
+        starts work above the share of its queue, which may entitle pending work to reclaim."""
         self._plans.append(plan)
         self._budgets, self._may_be_taken_back = budgets, may_be_taken_back
         if _is_any_evicted(plan) or may_be_taken_back or len(self._plans) > 1:
             self._carry_out(plan)
 
     def snapshot_after(self) -> Snapshot:
-        """What the next round decides on; its table is a copy."""
+        """The snapshot on which the next round decides; its table is a copy."""
         left, placed = self._budgets.left, frozenset(self._placed())
         moved = frozenset(move.placement.pod.uid for plan in self._plans for move in plan.moves)
         return dataclasses.replace(
@@ -76,16 +75,16 @@ class Rounds:
         )
 
     def _placed(self) -> Iterator[str]:
-        """UIDs of the pods that any round so far gave a place."""
+        """UIDs of the pods that any round so far placed."""
         for plan in self._plans:
             for admission in plan.admissions:
                 yield from (placement.pod.uid for placement in admission.placements)
             yield from (move.placement.pod.uid for move in plan.moves)
 
     def _carry_out(self, plan: Plan) -> None:
-        """Let what is placed run and what is evicted wait, in the table, the views and the tally.
+        """Apply the plan to the table, views and tally: placed pods run, evicted pods are pending.
 
-        Nominations of earlier cycles are as they were: the first round has settled them.
+        Nominations of earlier cycles do not change, as the first round has settled them.
         """
         after = _Views(self._now)
         now_s = self.snapshot.now_s
@@ -120,10 +119,10 @@ class Rounds:
         self.nodes.hold(self.nodes.cards.ix[placement.node], placement.pod.demand, placement.cards)
 
     def plan(self) -> Plan:
-        """The plan of all rounds together."""
+        """The merged plan of all rounds."""
         first = self._plans[0]
         if not any(map(_is_any_evicted, self._plans)):
-            # No place that the first gave was taken back, and it decided all that follows.
+            # Nothing was taken back from the first plan, so it is complete.
             return first
         net = _Net(self)
         net.compare()
@@ -138,7 +137,7 @@ class Rounds:
         return found
 
     def _waits(self, net: "_Net") -> Iterator[tuple[str, Refused]]:
-        """Why workloads wait at the end that waited before, too."""
+        """Why workloads are pending at the end that were pending before, too."""
         last, first = self._plans[-1].waits, self._plans[0].waits
         for key in sorted(last.keys() | first.keys()):
             if key in self._before and key not in net.waiting:
@@ -148,14 +147,14 @@ class Rounds:
                 yield key, refused
 
     def evictions(self) -> Iterator[Eviction | Move]:
-        """What each round evicted or moved, the first round first."""
+        """The evictions and moves of each round, the first round first."""
         for plan in self._plans:
             yield from plan.evictions
             yield from plan.moves
 
     def started_at_once(self) -> set[str]:
-        """UIDs of the pods that the first plan starts without waiting, of workloads that later
-        plans left alone."""
+        """UIDs of the pods that the first plan starts without waiting, if later plans neither evict
+        nor move any pod of their workload."""
         touched = {each.workload for plan in self._plans[1:] for each in plan.evictions}
         touched |= {each.workload for plan in self._plans[1:] for each in plan.moves}
         return {
@@ -166,7 +165,7 @@ class Rounds:
         }
 
     def settled(self) -> list[Admission]:
-        """Nominations of earlier cycles that came true."""
+        """Admissions of pods that an earlier cycle nominated."""
         found = []
         for admission in self._plans[0].admissions:
             old = tuple(each for each in admission.placements if each.pod.state == "nominated")
@@ -175,7 +174,7 @@ class Rounds:
         return found
 
     def changes(self) -> Iterator[tuple[WorkloadView, WorkloadView]]:
-        """Each workload that any plan changed: as it was, and as it is now."""
+        """Each workload that any plan changed, before the first round and now."""
         for key, before in self._before.items():
             yield before, self._now.workloads[key]
 
@@ -184,7 +183,7 @@ class Rounds:
         return self._now.workloads[key].project
 
     def may_move(self, pod: PodView, reason: Reason) -> bool:
-        """Whether a victim that has another place in the end may move there."""
+        """Whether a victim that has another placement at the end may be moved there."""
         if reason is Reason.RECLAIMED and not self.may_move_reclaimed:
             return False
         return pod.is_controlled and not pod.budgets and pod.uid not in self._budgets.refused
@@ -199,11 +198,11 @@ class _Views:
         self._pods: dict[str, dict[str, PodView | None]] = {}
 
     def set(self, key: str, uid: str, pod: PodView | None) -> None:
-        """The pod is now as it is here, or is gone."""
+        """Replace the pod by this one, or remove it."""
         self._pods.setdefault(key, {})[uid] = pod
 
     def changed(self, now_s: int) -> Iterator[tuple[WorkloadView, WorkloadView]]:
-        """Each workload as it was and as it is now."""
+        """Each changed workload, before and after."""
         for key, pods in self._pods.items():
             before = self.workloads[key]
             found = [pods.get(pod.uid, pod) for pod in before.pods]
@@ -215,9 +214,9 @@ class _Views:
 
 @dataclass(slots=True)
 class _Net:
-    """What changes from the first round's snapshot to the last round's end.
+    """The difference between the first round's snapshot and the last round's end.
 
-    `waiting` are workloads with pods that waited before and still do.
+    `waiting` are workloads with pods that were pending before and still are.
     """
 
     rounds: Rounds
@@ -229,7 +228,7 @@ class _Net:
     _ends_at: dict[str, PodView] = field(default_factory=dict)
 
     def compare(self) -> None:
-        """Find all of it."""
+        """Compute the difference."""
         rounds = self.rounds
         for each in rounds.evictions():
             self._victims.setdefault(_uid_of(each), each)
@@ -241,7 +240,7 @@ class _Net:
         keep_cards((p for p in pods if p.uid in self._victims or p.state == "gated"), ends)
         for before, after in changes:
             ends_at = {pod.uid: ends[pod.uid] for pod in after.pods if pod.node}
-            if self._is_torn(before, ends_at):
+            if self._is_broken_gang(before, ends_at):
                 ends_at = {uid: pod for uid, pod in ends_at.items() if uid in only_moved}
             self._ends_at.update(ends_at)
         self.admissions += rounds.settled()
@@ -252,12 +251,12 @@ class _Net:
         for before, _ in changes:
             for pod in before.pods:
                 if pod.state == "bound" and pod.uid in self._victims:
-                    self._take(before, pod, beneficiaries)
+                    self._evict_or_move(before, pod, beneficiaries)
 
-    def _is_torn(self, workload: WorkloadView, ends_at: Mapping[str, PodView]) -> bool:
-        """Whether the rest of a gang would be below its minimum, since some of its pods end
-        elsewhere and may not be moved there. Then what was evicted of it has no place in the end:
-        the gang is evicted whole, as by the round that evicted it."""
+    def _is_broken_gang(self, workload: WorkloadView, ends_at: Mapping[str, PodView]) -> bool:
+        """Whether a gang would be below its minimum, since some of its pods end elsewhere but may
+        not be moved there. Then its evicted pods get no placement: the gang is evicted whole, as in
+        the round that evicted it."""
         live = live_pods(workload)
         stay = [
             pod
@@ -267,7 +266,7 @@ class _Net:
         return is_satisfied(workload, live) and not is_satisfied(workload, stay)
 
     def _may_end_at(self, pod: PodView, ends_at: Mapping[str, PodView]) -> bool:
-        """Whether the pod has its place in the end without being made again for it."""
+        """Whether the pod stays at, starts at, or may be moved to its placement at the end."""
         victim = self._victims.get(pod.uid)
         return (
             pod.state != "bound"
@@ -291,10 +290,10 @@ class _Net:
         for state, placements in placed.items():
             self.admissions.append(Admission(workload, tuple(placements), state))
 
-    def _take(
+    def _evict_or_move(
         self, workload: WorkloadView, pod: PodView, beneficiaries: Mapping[str, dict[str, None]]
     ) -> None:
-        """The pod leaves its place, unless it ends there."""
+        """Evict or move the pod, unless it ends at its old placement."""
         end, victim = self._ends_at.get(pod.uid), self._victims[pod.uid]
         if end is not None and _is_same_place(pod, end):
             return
@@ -302,11 +301,11 @@ class _Net:
         everywhere = beneficiaries[""]
         beneficiary, note, reason = victim.beneficiary, victim.note, victim.reason
         if beneficiary and beneficiary not in everywhere:
-            others = (key for key in chain(here, everywhere) if key != workload.key)
-            beneficiary = next(others, beneficiary)
+            remaining = (key for key in chain(here, everywhere) if key != workload.key)
+            beneficiary = next(remaining, beneficiary)
             is_own = self.rounds.project_of(beneficiary) == workload.project
             if reason is Reason.PREEMPTED and not is_own:
-                # It made room for own work that left for the other project's, and stays after all.
+                # The own work for which it was preempted gave way to the other project's.
                 reason, note = Reason.RECLAIMED, ""
         if end is not None and self._may_end_at(pod, self._ends_at):
             place = Placement(pod, end.node, end.cards)
@@ -319,7 +318,7 @@ class _Net:
         self.evictions.append(Eviction(pod, workload.key, reason, beneficiary, note))
 
     def _last_eviction(self, uid: str) -> Eviction:
-        """Of a pod that moved first and was evicted from its new place."""
+        """The eviction of a pod that was moved before."""
         return [
             each
             for each in self.rounds.evictions()
@@ -327,7 +326,7 @@ class _Net:
         ][-1]
 
     def _beneficiaries(self) -> dict[str, dict[str, None]]:
-        """Workloads that get places that are still held, by node and (under "") all of them.
+        """Nominated workloads by node and (under "") all of them.
 
         Each set is a dict, which keeps the order of the admissions.
         """
@@ -345,7 +344,7 @@ def _is_any_evicted(plan: Plan) -> bool:
 
 
 def _is_new(admission: Admission) -> bool:
-    """Whether it is more than a nomination of an earlier cycle that came true."""
+    """Whether the admission is more than a nomination of an earlier cycle."""
     return any(placement.pod.state != "nominated" for placement in admission.placements)
 
 

@@ -1,4 +1,4 @@
-"""What a cycle decides: placements, evictions for them, and why other work waits."""
+"""What a cycle decides: placements, evictions for them, and why other work is pending."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,31 +27,31 @@ ALL_STAGES: tuple[Stage, ...] = (
     "empty-nodes",
 )
 
-#: What becomes of a place: the pod starts now, or when others have left.
+#: A placed pod starts now, or once the pods that hold its resources are gone.
 State = Literal["reserved", "nominated"]
 
 
 def never() -> bool:
-    """A budget that is never spent."""
+    """The `Settings.is_spent` of a cycle without a time limit."""
     return False
 
 
-def unheard(_stage: Stage) -> None:
-    """Ignore which stage begins."""
+def ignore_stage(_stage: Stage) -> None:
+    """The `Settings.enter` of a caller that times no stages."""
 
 
 @dataclass(slots=True, frozen=True)
 class Settings:
     """What a cycle does. Stages run in the order given.
 
-    `protected_pods` are UIDs of pods that a disruption budget protected lately. `held_since` says,
-    by `disruption_budgets.hold_key`, since when (unix seconds) budgets hold back former plans.
+    `protected_pods` are UIDs of pods that a disruption budget protected lately. `held_since` is
+    when (unix seconds) budgets began to hold back earlier plans, by `disruption_budgets.hold_key`.
     `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
-    `moves_reclaimed`: reclaim may move a victim instead of stopping it.
-    `usage_weight_milli` is how strongly past usage bends weights (0: not at all). `is_spent` says
-    when the cycle's time is up: it is asked between workloads, never within one. `enter` is told
-    each stage as it begins, so that a caller with a clock can time them. `first` are keys of
-    workloads that the last cycle had no time for.
+    `moves_reclaimed`: reclaim may move a victim instead of stopping it. `usage_weight_milli` is how
+    strongly past usage bends weights (0: not at all). `is_spent`: whether the cycle's time is up,
+    which is checked between workloads, never within one. `enter` is called when each stage begins,
+    so that a caller with a clock can time them. `first` are keys of workloads that the last cycle
+    had no time for.
     """
 
     stages: tuple[Stage, ...] = ALL_STAGES
@@ -61,12 +61,12 @@ class Settings:
     moves_reclaimed: bool = True
     usage_weight_milli: int = 1000
     is_spent: Callable[[], bool] = never
-    enter: Callable[[Stage], None] = unheard
+    enter: Callable[[Stage], None] = ignore_stage
     first: frozenset[str] = frozenset()
 
 
 class Placement(Struct, frozen=True, gc=False):
-    """One pod's place: a node, and the shares of its cards."""
+    """A pod's placement: a node, and the shares of its cards."""
 
     pod: PodView
     node: str
@@ -81,7 +81,7 @@ class Placement(Struct, frozen=True, gc=False):
 
     @property
     def amounts(self) -> Amounts:
-        """What its queue is charged for it."""
+        """What the queue is charged for the pod."""
         demand, milli = self.pod.demand, self.milli
         if demand.counted:
             milli += demand.counted_milli
@@ -89,10 +89,10 @@ class Placement(Struct, frozen=True, gc=False):
 
 
 class Admission(Struct, frozen=True, gc=False):
-    """Pods of one workload that get their places.
+    """Placements for pods of one workload.
 
-    `reserved`: the places are free, write rows that may be bound (for pods that were nominated: the
-    same places, now free). `nominated`: some place is still held by pods that leave.
+    `reserved`: the resources are free, so write rows that may be bound; for nominated pods these
+    are their nominations. `nominated`: terminating pods still hold some of the resources.
     """
 
     workload: WorkloadView
@@ -101,7 +101,7 @@ class Admission(Struct, frozen=True, gc=False):
 
 
 class Eviction(Struct, frozen=True, gc=False):
-    """A pod that must leave. `workload` and `beneficiary` are workload keys."""
+    """A pod to evict. `workload` and `beneficiary` are workload keys."""
 
     pod: PodView
     workload: str
@@ -111,9 +111,9 @@ class Eviction(Struct, frozen=True, gc=False):
 
 
 class Move(Struct, frozen=True, gc=False):
-    """A pod that must leave and has its new place in the same plan, where its work starts again.
+    """A pod to evict that is placed elsewhere in the same plan, where its work starts again.
 
-    `placement.pod` is the pod that leaves; its successor gets the place. Other fields as in
+    `placement.pod` is the evicted pod; its successor gets the placement. Other fields as in
     `Eviction`.
     """
 
@@ -125,16 +125,16 @@ class Move(Struct, frozen=True, gc=False):
 
 
 def leaves_with(each: Eviction | Move) -> str:
-    """The workload that must hold all its nominated places before the pod leaves: the beneficiary,
-    or the pod's own workload if there is none. Empty for pods of a node that is emptied, which
-    leave together."""
+    """The workload that must hold all its nominations before the pod is evicted: the beneficiary,
+    or the pod's own workload if there is none. Empty for pods of an emptied node, evicted
+    together."""
     if each.reason is Reason.NODE_EMPTIED:
         return ""
     return each.beneficiary or each.workload
 
 
 class HeldBack(Struct, frozen=True, gc=False):
-    """A victim that some workload would get now, if no disruption budget protected it.
+    """A victim that would be evicted now if no disruption budget protected it.
 
     `until` (unix seconds) is when budgets stop holding it back; `budgets` as in `PodView`.
     """
@@ -148,8 +148,8 @@ class HeldBack(Struct, frozen=True, gc=False):
 class QueueShare:
     """A queue's figures in one node pool, as the snapshot was before this plan.
 
-    `allocated` is what rows hold that are reserved or bound, pods on their way out included;
-    `requested` is what its live pods hold or ask for. `month` is its budget of GPU-hours.
+    `allocated` is what its reserved and bound rows hold, terminating pods included; `requested` is
+    what its live pods hold or request. `month` is its budget of GPU-hours.
     """
 
     quota: Amounts = NOTHING
@@ -165,11 +165,11 @@ class QueueShare:
 class Plan:
     """The outcome of one cycle. Shares are keyed by (queue, node pool), the rest by workload key.
 
-    `waits` names every workload that still has pods without a place, `drops` the nominated ones
-    that must be given up because their places will never come free. `held_back` are victims that
-    disruption budgets kept from being taken. `cut` are workloads that there was no time to look at,
-    and `cut_stages` the stages in which that was so. `kept` are replicas that run and are not
-    evicted, because they belong to the floor of their owner.
+    `waits` has every workload with pods that are not placed, and why; `drops` the nominated ones
+    whose resources will never come free. `held_back` are victims that disruption budgets protected.
+    `cut` are workloads that the cycle had no time for, and `cut_stages` the stages in which that
+    happened. `kept` are running replicas that are not evicted, because they belong to the floor of
+    their owner.
     """
 
     admissions: list[Admission] = field(default_factory=list)

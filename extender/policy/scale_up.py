@@ -1,10 +1,9 @@
-"""Which waiting workloads an elastic node pool should get new nodes for, and how many nodes.
+"""Which pending workloads an elastic node pool should get new nodes for, and how many.
 
-A what-if on the rules that decide everything else: every elastic pool is filled up with empty nodes
-to its maximum, no queue may use more of it than its quota, and one round of `allocate` decides. A
-workload that waits and gets its places so, some of them on new nodes, is entitled to a scale-up.
-Pods that nodes cannot be added for are left out, so that they take none from work behind them.
-Pure. Costs one decision without evictions.
+A what-if: every elastic pool is filled up to its maximum with empty nodes, no queue may use more of
+it than its quota, and one round of `allocate` decides. A pending workload that is then placed on
+new nodes is entitled to a scale-up. Pods that no nodes can be added for are left out, so that they
+take no resources from work behind them. Pure. Costs one decision without evictions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,21 +28,21 @@ from extender.state.model import (
 from extender.state.nodes import NodeFacts, NodeTable
 from extender.state.snapshot import Snapshot
 
-#: A new node has this before its name: no Node can be called so.
+#: Prefix of the names of new nodes, which is not valid in a Node's name.
 _NEW: Final = "new/"
-#: The plan gives such work a place, or takes pods down for it, as soon as it may.
+#: Reasons of work that is placed, or evicts pods, as soon as that is allowed.
 _NEEDS_NO_NODE: Final = frozenset(
     {Reason.WAITING_FOR_VICTIMS, Reason.VICTIMS_PROTECTED, Reason.SCHEDULER_AWAY}
 )
 _WHOLE_ONLY: Final = "nodes are added for whole GPUs only"
-#: A pod that has lost its gate and its claim is deleted, for a gate cannot be put back.
+#: A pod that has lost its gate and its claim is deleted, since a gate cannot be restored.
 _OWNED_ONLY: Final = "nodes are added only for pods that a controller creates again"
 
 
 class ScaleUp(Struct, frozen=True):
-    """`nodes`, not there yet, of `pool` on which the workload would run: workloads may share one.
-    `pods` are all that it would start in this pool, on nodes that are there as well; those in other
-    pools are not among them, because a request is for one pool. `starting` are the UIDs of all."""
+    """The new `nodes` of `pool` on which the workload would run; workloads may share one. `pods`
+    are those that it would start in this pool, on existing nodes as well, but not those in other
+    pools: a request is for one pool. `starting` are the UIDs of all."""
 
     workload: WorkloadView
     pool: str
@@ -53,22 +52,21 @@ class ScaleUp(Struct, frozen=True):
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes it lacks."""
+        """How many nodes the workload lacks."""
         return len(self.nodes)
 
 
 @dataclass(slots=True)
 class ScaleUps:
-    """By workload key: what to ask an autoscaler for, and why other work gets no nodes."""
+    """By workload key: what to request from an autoscaler, and why other work gets no nodes."""
 
     wanted: dict[str, ScaleUp] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
 def left_waiting(plan: Plan) -> list[str]:
-    """Keys of the workloads for which the plan finds no place: not now, not when other pods have
-    left or may be evicted, and not once kube-scheduler is back. What the cycle had no time for is
-    not among them."""
+    """Keys of the workloads that the plan cannot place: not now, not once other pods terminate or
+    may be evicted, and not once kube-scheduler is back. Excludes work the cycle had no time for."""
     given = {each.workload.key for each in plan.admissions} | plan.cut
     return [
         key
@@ -78,8 +76,7 @@ def left_waiting(plan: Plan) -> list[str]:
 
 
 def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
-    """What these workloads, which wait, need of new nodes; the snapshot's node table is used up by
-    the simulation."""
+    """The new nodes that these pending workloads need; uses up the snapshot's node table."""
     elastic = {name: view.elastic for name, view in snapshot.pools.items() if view.elastic}
     found = ScaleUps()
     waiting = [
@@ -90,7 +87,7 @@ def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
     ]
     if not waiting:
         return found
-    asked = ((each.key, _why_not_asked_for(each, elastic)) for each in waiting)
+    asked = ((each.key, _why_not_requested(each, elastic)) for each in waiting)
     found.refused = {key: why_not for key, why_not in asked if why_not}
     _leave_out(snapshot, found.refused)
     for name, view in elastic.items():
@@ -113,8 +110,8 @@ def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
     return found
 
 
-def _why_not_asked_for(workload: WorkloadView, elastic: Mapping[str, ElasticView]) -> str:
-    """Why no autoscaler is told of the waiting pods, whatever their turn is; empty: it can be."""
+def _why_not_requested(workload: WorkloadView, elastic: Mapping[str, ElasticView]) -> str:
+    """Why no nodes can be requested for the pending pods at all; empty if they can be."""
     pods = [pod for pod in workload.pods if pod.state == "gated"]
     if not all(map(_is_whole, pods)) or not any(pod.demand.wants_gpu for pod in pods):
         return _WHOLE_ONLY
@@ -124,7 +121,7 @@ def _why_not_asked_for(workload: WorkloadView, elastic: Mapping[str, ElasticView
 
 
 def _leave_out(snapshot: Snapshot, keys: Iterable[str]) -> None:
-    """Drop the waiting pods of these workloads; those that have a place count as before."""
+    """Drop the pending pods of these workloads, but not their placed pods."""
     workloads = dict(snapshot.workloads)
     for key in keys:
         workload = workloads.pop(key)
@@ -134,9 +131,9 @@ def _leave_out(snapshot: Snapshot, keys: Iterable[str]) -> None:
 
 
 def _fill_up(snapshot: Snapshot, pool: str, view: ElasticView) -> None:
-    """Add the nodes that the pool lacks to its maximum."""
+    """Add empty nodes up to the pool's maximum."""
     table = snapshot.nodes
-    n_there = sum(of == pool and _counts(table, ix) for ix, of in enumerate(table.pool))
+    n_there = sum(of == pool and _is_counted(table, ix) for ix, of in enumerate(table.pool))
     devices = [
         Device(index=i, memory_mib=view.card_mib, model=view.card_model) for i in range(view.n_gpus)
     ]
@@ -154,16 +151,16 @@ def _fill_up(snapshot: Snapshot, pool: str, view: ElasticView) -> None:
         table.add_empty(facts, devices)
 
 
-def _counts(table: NodeTable, ix: int) -> bool:
-    """Whether the node is one of those that the pool has. One that is not ready and whose GPUs are
-    free is taken for a node that starts, and is still to come."""
+def _is_counted(table: NodeTable, ix: int) -> bool:
+    """Whether the node counts as one that the pool has. A node that is not ready and whose GPUs are
+    free is still starting, and does not."""
     cards = table.cards
     is_used = sum(cards.free_of(ix)) < cards.capacity_milli[ix]
     return cards.n_cards[ix] > 0 and (bool(table.is_ready[ix]) or is_used)
 
 
 def _within_quota(queue: QueueView, elastic: Mapping[str, ElasticView]) -> QueueView:
-    """The queue, which may borrow nothing in these pools."""
+    """The queue, limited to its quota in these pools."""
     pools = dict(queue.pools)
     for pool in elastic:
         figures = pools.get(pool, PoolQuota())
@@ -177,8 +174,8 @@ def _bound(figures: Figures) -> Figures:
 
 
 def _scale_up(snapshot: Snapshot, given: Admission) -> ScaleUp | None:
-    """What the admission needs of new nodes in the first of the workload's pools where it needs
-    any for GPUs; None: it needs none."""
+    """What the admission needs of new nodes, in the first of the workload's pools where it needs
+    any for GPUs, or None."""
     by_pool: dict[str, list[Placement]] = {}
     for each in given.placements:
         by_pool.setdefault(_pool_of(snapshot, each), []).append(each)
@@ -199,7 +196,7 @@ def _pool_of(snapshot: Snapshot, placement: Placement) -> str:
 
 
 def _is_whole(pod: PodView) -> bool:
-    """Whether an autoscaler can be told what the pod asks for."""
+    """Whether the pod requests whole GPUs or none, so that an autoscaler can be asked."""
     demand = pod.demand
     return not demand.counted and not demand.gpu_memory_mib and demand.milli in (0, MILLI_PER_GPU)
 

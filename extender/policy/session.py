@@ -1,7 +1,7 @@
-"""The state of one cycle that its stages share: the simulation, the queues, pending work, the plan.
+"""The state of one cycle that its stages share: simulation, queues, pending work and plan.
 
-Stages are functions on a Session (`allocate`, `reclaim`). They place pods in the simulation, and
-what they decide goes through `admit` and `evict`, so usage, places and plan never disagree.
+Stages are functions on a Session (`allocate`, `reclaim`). They place pods in the simulation and
+record decisions with `admit` and `evict`, so usage, placements and plan never disagree.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -43,12 +43,12 @@ from extender.state.snapshot import Snapshot
 
 @dataclass(slots=True)
 class Session:
-    """One cycle in the making.
+    """The state of one cycle.
 
-    `pending` is everything that may still be placed, save `deferred`, which has its turn after
-    reclaim, `yielding`, which has it after preemption, and `left_out`, which has none in this
-    round and its part of the shares all the same. `blocked` is what had no place in
-    `allocate`, by pool. `is_any_above_share`: work starts that lifts its queue above its share.
+    `pending` are the workloads to be placed, except `deferred`, which are served after reclaim,
+    `yielding`, which are served after preemption, and `left_out`, which are not served in this
+    round but count in the shares. `blocked` are those that did not fit in `allocate`, by pool.
+    `is_any_above_share`: work starts that lifts its queue above its share.
     """
 
     snapshot: Snapshot
@@ -98,10 +98,10 @@ class Session:
         self.firsts = FirstKinds(snapshot, self.queues)
         overdue = find_overdue(snapshot, self.settings.held_since)
         self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
-        self._let_leave()
+        self._free_terminating()
 
     def read_pending(self) -> None:
-        """Find what waits; what can't be tried at all gets its reason here."""
+        """Find the pending workloads, and the reasons of those that cannot be tried at all."""
         reader = PendingReader(self.snapshot, self.queues)
         for key in sorted(tally_of(self.snapshot).waiting):
             found = reader.read(self.snapshot.workloads[key])
@@ -111,8 +111,8 @@ class Session:
                 self.pending.append(found)
 
     def pools_in_order(self, waiting: Sequence[Pending] | None = None) -> list[str]:
-        """Node pools that pending work (or `waiting`) names: those first that are no
-        workload's second choice, of equal ones the first choice of what is to start first."""
+        """The node pools of pending work (or `waiting`): first those that are no workload's second
+        choice; among equals, first the first choice of the workload that is to start first."""
         if waiting is None:
             waiting = self.pending
         named = {pool for pools in {pending.pools for pending in waiting} for pool in pools}
@@ -136,7 +136,7 @@ class Session:
         )
 
     def take_turns(self, pool: str, waiting: Iterable[Pending]) -> Turns:
-        """The turns of what waits in a pool, in the order of its jobs that the pool keeps."""
+        """The turns of the pending workloads of a pool, in its job order."""
         return Turns(
             ((self.queue_of(pending.workload, pool), pending) for pending in waiting),
             self.firsts,
@@ -147,10 +147,10 @@ class Session:
     def refused_alike(
         self, turns: Turns, pending: Pending, refused: Refused, pool: str
     ) -> Iterator[tuple[Pending, Refused]]:
-        """Take out what is next in line behind the refused workload and like it, with why it waits.
+        """Remove the workloads next in line that are identical to the refused one; with their
+        reasons.
 
-        Each is tried for itself where that may differ: beside pods that others must be near to, or
-        apart from, and while a place is kept, which the next one may use.
+        Stops where the next one may fit after all: with pod affinity, or while cards are reserved.
         """
         key = pending.workload.key
         if self.places.pod_affinity or not refused.detail.startswith(f"{key}: "):
@@ -160,29 +160,28 @@ class Session:
             yield other, Refused(refused.reason, other.workload.key + detail)
 
     def is_spent(self) -> bool:
-        """Whether the cycle's time is up: asked between workloads, never within one."""
+        """Whether the cycle's time is up; checked between workloads, never within one."""
         return self.settings.is_spent()
 
     def cut(self, key: str, stage: Stage) -> None:
-        """The stage had no time for the workload."""
+        """Record that the stage had no time for the workload."""
         self._cut.setdefault(key, stage)
 
     def queue_of(self, workload: WorkloadView, pool: str) -> Queue:
-        """The workload's queue in the pool; both are known to exist."""
+        """The workload's queue in the pool; both must exist."""
         leaf = self.queues[pool].leaf_of(workload)
         assert leaf is not None
         return leaf
 
     def could_ever_start(self, pending: Pending, pool: str) -> bool:
-        """Whether the next chunk could start one day: the limits and quotas of its queue allow it,
-        and every pod of it fits a node that is ready, were it empty. A gang may wait for nodes that
-        are still to come."""
+        """Whether the next chunk could start some day: limits and quotas allow it, and each of its
+        pods fits some ready node, if empty. A gang may wait for nodes that are still to come."""
         fits = self.capacity_bound.allows_each(pending.chunk, pool)
         return fits and self.is_ever_allowed(pending, pool)
 
     def holds_up_queue(self, pending: Pending, pool: str) -> bool:
-        """Whether work without a place holds up what is behind it in its queue: in strict order,
-        unless its queue may never hold it, or no node is one that it may use."""
+        """Whether a workload that does not fit holds up its queue: in strict order, if it may use
+        some node and limits and quotas could ever allow it."""
         if self.snapshot.pools[pool].job_order != "strict-fifo":
             return False
         candidates = self.places.node_filter.candidates
@@ -190,8 +189,8 @@ class Session:
         return has_nodes and self.is_ever_allowed(pending, pool)
 
     def is_ever_allowed(self, pending: Pending, pool: str) -> bool:
-        """Whether limits, and quotas of non-preemptible work, are as large as the next chunk, or as
-        one that may be tried in its place."""
+        """Whether limits, and quotas for non-preemptible work, are as large as the next chunk, or
+        as one that may be tried in its place."""
         leaf, is_np = self.queue_of(pending.workload, pool), not pending.workload.is_preemptible
         return is_ever_allowed(leaf, pending.need(), is_np=is_np) or any(
             is_ever_allowed(leaf, pending.need_of(chunk), is_np=is_np)
@@ -206,12 +205,12 @@ class Session:
         state: State,
         amounts: Amounts | None = None,
     ) -> Pending | None:
-        """Decide it: the simulation holds the places. Returns what still waits of the workload.
+        """Put placements that the simulation holds into the plan; returns what is still pending.
 
-        `amounts` are what the placements hold, where the caller knows it.
+        `amounts` is what the placements hold, if the caller knows it.
         """
         workload = pending.workload
-        assert placements, f"{workload.key} is given nothing"
+        assert placements, f"{workload.key}: no placements to admit"
         is_np = not workload.is_preemptible
         held = placed_amounts(placements) if amounts is None else amounts
         leaf = self.queue_of(workload, pool)
@@ -226,44 +225,43 @@ class Session:
     def confirm(
         self, workload: WorkloadView, placements: Iterable[Placement], state: State
     ) -> None:
-        """Put into the plan what the simulation and the queues already count."""
+        """Put placements into the plan that the simulation and the queues already count."""
         self._placed.setdefault((workload.key, state), []).extend(placements)
         if state == "reserved" and self.places.pod_affinity:
             self.places.pod_affinity.start(placement.pod for placement in placements)
 
     def replace(self, key: str, old: Sequence[Placement], new: Sequence[Placement]) -> None:
-        """Some of the places that are nominated for the workload are others now; the caller has
-        moved them in the simulation."""
+        """Replace nominated placements of the workload, as the caller did in the simulation."""
         gone = {id(placement) for placement in old}
         placed = self._placed[key, "nominated"]
         placed[:] = [*(each for each in placed if id(each) not in gone), *new]
 
-    def awaited_now(self, key: str) -> Sequence[Placement]:
-        """The places that the workload is given in this cycle and still has to wait for."""
+    def nominated_now(self, key: str) -> Sequence[Placement]:
+        """The placements that this cycle nominates for the workload."""
         return self._placed.get((key, "nominated"), ())
 
-    def started_now(self, key: str) -> Sequence[Placement]:
-        """The places that the workload is given in this cycle and starts on at once."""
+    def reserved_now(self, key: str) -> Sequence[Placement]:
+        """The placements that this cycle reserves for the workload."""
         return self._placed.get((key, "reserved"), ())
 
     def placed_now(self, key: str) -> list[Placement]:
-        """The places that the workload is given in this cycle."""
-        return [*self.started_now(key), *self.awaited_now(key)]
+        """All placements of the workload in this cycle."""
+        return [*self.reserved_now(key), *self.nominated_now(key)]
 
     def is_served(self, key: str) -> bool:
-        """Whether the workload is given anything in this cycle."""
+        """Whether this cycle places any pod of the workload."""
         return (key, "reserved") in self._placed or (key, "nominated") in self._placed
 
     def served(self) -> set[str]:
-        """Keys of all workloads that are given anything in this cycle."""
+        """Keys of all workloads of which this cycle places a pod."""
         return {key for key, _ in self._placed}
 
     def is_giving(self, key: str) -> bool:
-        """Whether pods of the workload are evicted in this cycle, to stop or to move."""
+        """Whether this cycle evicts or moves pods of the workload."""
         return key in self._giving
 
     def is_shrinking(self, key: str) -> bool:
-        """Whether pods of the workload stop in this cycle."""
+        """Whether this cycle evicts pods of the workload without a new placement."""
         return key in self._shrinking
 
     def evict(self, eviction: Eviction) -> None:
@@ -278,16 +276,16 @@ class Session:
         self._giving.add(move.workload)
 
     def keep(self, uids: Collection[str]) -> None:
-        """These pods stay after all; what else their workloads give is as it was."""
+        """Remove the evictions and moves of these pods; `is_giving` and `is_shrinking` stay."""
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
         self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]
 
     def hold_back(
-        self, pods: Iterable[PodView], workloads: Iterable[WorkloadView], taker: str = ""
+        self, pods: Iterable[PodView], workloads: Iterable[WorkloadView], project: str = ""
     ) -> str:
-        """Note that budgets keep these victims; returns a sentence about the first for its taker.
+        """Record that budgets protect these victims; returns a sentence about the first of them.
 
-        A pod of another project than `taker` is not named, but its budget is: that is where to ask.
+        The pod is named only if it is of `project`, its budget always: that is where to ask.
         """
         said, now_s = "", self.snapshot.now_s
         for pod, workload in zip(pods, workloads, strict=True):
@@ -295,12 +293,12 @@ class Session:
             until = since + hold_s(self.snapshot, pod, workload.project)
             self._held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
             end = max(0, until - now_s)
-            whose = pod.key if workload.project == taker else f"a pod of {_title(workload)}"
+            whose = pod.key if workload.project == project else f"a pod of {_title(workload)}"
             said = said or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
         return said
 
     def nodes_in_plan(self) -> Iterator[str]:
-        """The nodes on which this cycle gives places, or evicts or moves pods."""
+        """The nodes on which this cycle places, evicts or moves pods."""
         yield from (place.node for placed in self._placed.values() for place in placed)
         yield from (eviction.pod.node for eviction in self._evictions)
         for move in self._moves:
@@ -311,7 +309,7 @@ class Session:
         return bool(self._evictions or self._moves)
 
     def plan(self) -> Plan:
-        """What was decided. Shares show the snapshot's own usage."""
+        """The plan so far. Shares show the snapshot's own usage."""
         plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
         plan.held_back = [self._held_back[uid] for uid in sorted(self._held_back)]
         for (key, state), placements in self._placed.items():
@@ -326,10 +324,10 @@ class Session:
                 plan.shares[queue.name, pool] = queue.as_share()
         return plan
 
-    def _let_leave(self) -> None:
-        """Later, pods that are being deleted are gone, and the rows of those that are gone too.
+    def _free_terminating(self) -> None:
+        """Free, in the later table, what terminating pods and rows without a pod hold.
 
-        A pod that did not end in time stays: no place is kept where nothing comes free.
+        A pod that did not end in time keeps it: nothing is nominated where nothing comes free.
         """
         nodes = self.snapshot.nodes
         for name, cards in self.snapshot.orphans:
@@ -346,7 +344,7 @@ class Session:
 
 
 def placed_amounts(placements: Sequence[Placement]) -> Amounts:
-    """What the queue is charged for all of them."""
+    """What the queue is charged for all of the placements."""
     if len(placements) == 1:
         return placements[0].amounts
     return sum_amounts([placement.amounts for placement in placements])
@@ -357,7 +355,7 @@ def _title(workload: WorkloadView) -> str:
 
 
 def _kept_for_shares(snapshot: Snapshot) -> frozenset[int]:
-    """Nodes (by ix) on which a place is kept, while victims leave it, for a share by a claim."""
+    """Nodes (by ix) on which a GPU share by a resource claim is nominated."""
     workloads = (snapshot.workloads[key] for key in tally_of(snapshot).nominated)
     promised = (
         pod

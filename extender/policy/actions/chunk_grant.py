@@ -1,4 +1,4 @@
-"""Giving a workload its next chunk: a place, within limits and quotas, or the reason why not."""
+"""Grants a workload its next chunk: places it within limits and quotas, or says why not."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,15 +14,15 @@ from extender.policy.workloads.gangs import is_satisfied
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, WorkloadView
 
-#: Why the workload's queue may not take so much more by its policy, or None when it may.
+#: Why the pool's policy refuses the queue these additional amounts, or None if it allows them.
 Bound = Callable[[Queue, Pending, Amounts], Refused | None]
 
 
 def grant(
     session: Session, pending: Pending, pool: str, moment: Moment, bound: Bound | None = None
 ) -> Pending | Refused | None:
-    """Admit the next chunk in the pool, or the first of its others that has a place; or why the
-    next has none. Otherwise as `grant_chunk`."""
+    """As `grant_chunk`, for the first possible next chunk that fits; otherwise returns why the
+    first of all was refused."""
     first: Refused | None = None
     for chunk in pending.chunks():
         granted = grant_chunk(session, pending, chunk, (pool, moment), bound)
@@ -40,9 +40,9 @@ def grant_chunk(
     where: tuple[str, Moment],
     bound: Bound | None = None,
 ) -> Pending | Refused | None:
-    """Admit the chunk in the pool, reserved or (`later`) nominated; or why it has to wait.
+    """Admit the chunk in the pool, as reserved or (`later`) nominated; or why it is refused.
 
-    Returns what still waits of the workload afterwards. `bound` may refuse before anything is held.
+    Returns what is still pending of the workload. `bound` may refuse before anything is held.
     """
     pool, moment = where
     leaf = session.queue_of(pending.workload, pool)
@@ -59,7 +59,7 @@ def grant_chunk(
     if placed is None:
         return session.shortages.explain(pending, pool, chunk)
     amounts = placed_amounts(placed)
-    # So much memory is more of a small card than of the largest.
+    # A request in MiB is a larger fraction of a small card than of the largest card.
     if amounts != need and (why := check(amounts)) is not None:
         session.sim.rollback(mark)
         on_larger = _place_on_larger_cards(session, pending, chunk, where, check)
@@ -72,17 +72,17 @@ def grant_chunk(
 
 
 def _may_start(session: Session, workload: WorkloadView, placed: Sequence[Placement]) -> bool:
-    """Whether pods of the workload may start at once: not surplus pods of a gang of which the
-    minimum still waits for places that are being left."""
+    """Whether the placed pods may start at once. Surplus pods of a gang may not while its minimum
+    is still nominated."""
     key, snapshot = workload.key, session.snapshot
-    if not session.awaited_now(key) and key not in tally_of(snapshot).nominated:
+    if not session.nominated_now(key) and key not in tally_of(snapshot).nominated:
         return True
     runs = [
         pod
         for pod in workload.pods
         if pod.node and pod.state != "nominated" and not pod.is_terminating
     ]
-    starts = [each.pod for each in (*session.started_now(key), *placed)]
+    starts = [each.pod for each in (*session.reserved_now(key), *placed)]
     return is_satisfied(workload, [*runs, *starts])
 
 
@@ -93,8 +93,8 @@ def _place_on_larger_cards(
     where: tuple[str, Moment],
     check: Callable[[Amounts], Refused | None],
 ) -> list[Placement] | None:
-    """Hold places that `check` allows on larger cards, of which so much memory is a smaller part;
-    the smaller of them are tried first. None where there are none."""
+    """Place a chunk that requests memory on larger cards, where it is a smaller fraction of a GPU,
+    as far as `check` allows. Tries smaller cards first; None if nothing is allowed."""
     (pool, moment), places, sim = where, session.places, session.sim
     card_mib, ready = sim.later.cards.card_mib, places.node_filter.ready(pool)
     for least in sorted({card_mib[ix] for ix in ready})[1:]:
@@ -114,7 +114,7 @@ def has_place_in(
     pools: Iterable[str],
     moment: Moment,
 ) -> bool:
-    """Whether any of the pools has places for the chunk, and its queue there room; holds none."""
+    """Whether any of the pools has room for the chunk on nodes and in its queue; holds nothing."""
     need = pending.need_of(chunk)
     return any(
         (leaf := session.queues[pool].leaf_of(pending.workload)) is not None
