@@ -236,7 +236,7 @@ class _Round:
         """Whether the workload lifts its queue above what it deserves, so that reclaim does not
         serve it, or is work without GPUs that GPU work within quota can reclaim from."""
         need = pending.need()
-        return not leaf.has_room(need, leaf.deserves) or leaf.owes_its_host(need)
+        return not leaf.has_room(need, leaf.deserves) or leaf.is_host_reclaimable(need)
 
     def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """Admit the next chunk; returns what is still pending of the workload, or why it all is."""

@@ -45,7 +45,7 @@ def resolve_nominations(session: Session) -> None:
             placements = [Placement(pod, pod.node, pod.cards) for pod in nomination.pods]
             session.confirm(nomination.workload, placements, "reserved")
         elif _is_possible(session, nomination, "later") and _hold(session, nomination, sim.later):
-            why = leaving.told(nomination.workload, nomination.pods)
+            why = leaving.describe_wait(nomination.workload, nomination.pods)
             session.waits[key] = Refused(Reason.WAITING_FOR_VICTIMS, f"{key}: {why}")
         else:
             session.drops.append(key)

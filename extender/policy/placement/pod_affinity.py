@@ -103,7 +103,7 @@ class PodAffinity:
         )
 
     @contextmanager
-    def once_all_have_left(self) -> Iterator[None]:
+    def after_evictions(self) -> Iterator[None]:
         """Inside, pods that leave in this cycle are gone: another may be the bootstrap pod then."""
         self._first_at = "later"
         try:
@@ -134,7 +134,7 @@ class PodAffinity:
             else:
                 placed.pop(pod.uid, None)
 
-    def stands(self, pod: PodView, ix: int, moment: Moment) -> bool:
+    def can_stay(self, pod: PodView, ix: int, moment: Moment) -> bool:
         """The same for a pod that is counted on node `ix` already: whether it may stay there."""
         return not self._known or self._suits(pod, ix, moment, is_there=True)
 

@@ -261,8 +261,7 @@ class Reservations:
             return False
         queues = self.future.queues[pool]
         return all(
-            queue.is_owed_more_than_its_share(need)
-            and need[GPU] <= _left_by_quotas(queues, queue, larger)
+            queue.may_exceed_share(need) and need[GPU] <= _left_by_quotas(queues, queue, larger)
             for queue in larger
         )
 

@@ -175,7 +175,7 @@ def review(
     is_any_left_over = any(pool.is_anything_left_over for pool in pools)
     if is_any_new and (is_any_left_over or session.places.pod_affinity):
         # A victim that is not moved frees its new placement, so that another one may stay.
-        with session.places.pod_affinity.once_all_have_left():
+        with session.places.pod_affinity.after_evictions():
             for _ in range(_MOST_PASSES):
                 if not sum(pool.review() for pool in pools):
                     return

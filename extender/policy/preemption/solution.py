@@ -56,7 +56,7 @@ class Solution:
         if not beside:
             return True
         placed = (*statement.placements, *(place for place in statement.moving.values() if place))
-        do_all_fit = all(beside.stands(p.pod, statement.ix_of(p.node), "later") for p in placed)
+        do_all_fit = all(beside.can_stay(p.pod, statement.ix_of(p.node), "later") for p in placed)
         return do_all_fit and not beside.leaves_unsatisfied(self._unsatisfied)
 
     def may_hold(self, had: Amounts) -> bool:

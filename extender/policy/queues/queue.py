@@ -121,7 +121,7 @@ class Queue:
         """The queue itself; of a user or of a single workload, its project."""
         return self.parent.project if self.is_user and self.parent is not None else self
 
-    def is_owed_more_than_its_share(self, need: Amounts) -> bool:
+    def may_exceed_share(self, need: Amounts) -> bool:
         """Whether work that alone is larger than what the queue is due may have its turn.
 
         It may while the queue holds less than it is due, and has held less lately: then what it
@@ -137,7 +137,7 @@ class Queue:
                 return False
         return is_larger
 
-    def owes_its_host(self, need: Amounts) -> bool:
+    def is_host_reclaimable(self, need: Amounts) -> bool:
         """Whether GPU work within its quota may reclaim the CPU and memory of work like this: it
         asks for no GPU, and the queue states no quota of either."""
         return not need[GPU] and not states_host(self.quota)
@@ -175,7 +175,7 @@ class Queue:
             if more[r]
         )
 
-    def hold_to_budget(self, now_s: int) -> None:
+    def apply_budget(self, now_s: int) -> None:
         """Lower the limit where the budget of the month is used; once what it holds is counted."""
         bound = bound_of(self.figures.gpu, self.allocated[GPU], now_s)
         if bound is not None:

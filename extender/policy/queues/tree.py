@@ -110,7 +110,7 @@ def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
         _add_workloads(snapshot, shared_by_workload)
     for queues in pools.values():
         for queue in queues.by_name.values():
-            queue.hold_to_budget(snapshot.now_s)
+            queue.apply_budget(snapshot.now_s)
     for (name, pool), amounts in snapshot.held_lately.items():
         if pool in pools and (held := pools[pool].by_name.get(name)) is not None:
             held.held_lately = amounts

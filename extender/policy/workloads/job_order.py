@@ -80,9 +80,9 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
             part, part_before = together * _ENDLESS, has * _ENDLESS
         after = max(after, part)
         before = max(before, part_before)
-    if queue.owes_its_host(need):
+    if queue.is_host_reclaimable(need):
         tier = ABOVE
-    if tier == ODD and has_waited and queue.is_owed_more_than_its_share(need):
+    if tier == ODD and has_waited and queue.may_exceed_share(need):
         tier = OVERDUE
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
     if tier == ODD and queue.is_bent and allocated[GPU] + need[GPU] > queue.share[GPU]:

@@ -34,7 +34,7 @@ class Leaving:
                 if pod.is_terminating and pod.node:
                     self._by_node.setdefault(pod.node, []).append((workload, pod))
 
-    def told(self, workload: WorkloadView, places: Sequence[PodView]) -> str:
+    def describe_wait(self, workload: WorkloadView, places: Sequence[PodView]) -> str:
         """What the workload waits for to have these places: pods of its own project by name, others
         as project and GPUs, and how long they may take."""
         found = [

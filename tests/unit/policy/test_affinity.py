@@ -197,10 +197,10 @@ def test_pod_that_is_counted_already_does_not_bar_itself() -> None:
     cluster.job("web", "a", on="n0", labels={"app": "web"}, constraints=alone)
     snapshot = cluster.snapshot()
     census, pod = PodAffinity(snapshot), cluster.workloads["ns/web"].pods[0]
-    assert census.stands(pod, 0, "later")
+    assert census.can_stay(pod, 0, "later")
     census.change(1, replace(pod, uid="other"), 0, 1)
-    assert census.stands(pod, 0, "now")
-    assert not census.stands(pod, 0, "later")
+    assert census.can_stay(pod, 0, "now")
+    assert not census.can_stay(pod, 0, "later")
 
 
 def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
@@ -209,10 +209,10 @@ def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
     cluster.job("web", "a", on="n0", constraints=beside(ZONE, app="db"))
     census = PodAffinity(cluster.snapshot())
     web, db = (cluster.workloads[f"ns/{name}"].pods[0] for name in ("web", "db"))
-    assert census.stands(web, 0, "later")
+    assert census.can_stay(web, 0, "later")
     census.change(0, db, 0, -1)
-    assert not census.stands(web, 0, "later")
-    assert census.stands(web, 0, "now")
+    assert not census.can_stay(web, 0, "later")
+    assert census.can_stay(web, 0, "now")
 
 
 def test_company_that_leaves_in_the_same_cycle_is_none_for_who_comes() -> None:
