@@ -1,5 +1,5 @@
-"""Which two queues are compared when one queue takes from another: those right below the lowest
-queue that is above both."""
+"""Which two queues are compared in a reclaim: the children of the lowest common ancestor that lead
+to the victim's leaf and to the reclaimer's leaf."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,13 @@ from extender.policy.queues.queue import Queue
 
 
 def levels_of(leaf: Queue) -> dict[Queue, int]:
-    """The queue and those above it, counted from the leaf."""
+    """The level of the leaf (0) and of each of its ancestors."""
     return {queue: level for level, queue in enumerate(leaf.chain)}
 
 
 def compared(victim: Queue, level_of: Mapping[Queue, int]) -> tuple[list[Queue], int]:
-    """The victim's queues up to the one that is compared, and the level of the other side's queue
-    that it is compared with; -1 where the victim's queue is above the other side's, or is it."""
+    """The victim's queues from the leaf up to the compared one, and the level of the compared queue
+    of the reclaimer; -1 if the reclaimer's leaf is `victim` or one of its ancestors."""
     path = list[Queue]()
     for queue in victim.chain:
         if queue in level_of:

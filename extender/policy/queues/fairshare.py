@@ -1,33 +1,33 @@
-"""What each queue of a node pool deserves, resource by resource.
+"""Fair share: the share of each queue of a node pool, per resource.
 
-Top down, level after level the same rule: every queue gets the smaller of its quota and its demand,
-then what is left goes to those that want more, rank by rank, by over-quota weight (departments have
-their quota as weight). No share exceeds demand or limit. Parts of the surplus are rounded to whole
-GPUs by largest remainder within the rank, for queues with fractional work to what all of it can
-use. When quotas exceed what there is, it is divided in proportion to them. Shares add up to the
-smaller of capacity and demand, save what only queues of weight 0 would take: weight 0 has no part
-in the surplus.
+The same rule applies at each level, top down. Every queue first gets the smaller of its quota and
+its demand. The surplus is then divided among queues with unmet demand, rank by rank, by over-quota
+weight (for departments, by quota). No share exceeds demand or limit. Parts of the surplus are
+rounded by largest remainder within the rank: to whole GPUs, or for queues with fractional requests
+to an amount that all of them can use. If quotas exceed the capacity, it is divided in proportion to
+them. Shares add up to the smaller of capacity and demand, except that a queue of weight 0 gets none
+of the surplus.
 
-Past use bends the weights: a queue of weight w among weights that add up to W, with past use beyond
-its quota of the part u of the surplus, has max(0, w/W + k (w/W - u)) instead, with k from the
-settings. Use of a queue's own quota does not count. What is not wanted by the queues with a weight
-left above 0 goes to the others in the same way.
+Past use bends the weights. A queue of weight w, of a total W, that used the part u of the surplus
+beyond its quota has the weight max(0, w/W + k (w/W - u)) instead; k is a setting. Use within the
+quota does not count. What the queues with a bent weight above 0 do not want goes to the others in
+the same way.
 
-Users of a project have no quota when its share is divided among them. Afterwards each is given an
-equal part of the project's quota, by which reclaim and turns tell what is within quota.
+When a project's share is divided among its users, they have no quota. Afterwards each gets an equal
+part of the project's quota, which tells reclaim and the order of queues what is within quota.
 
-Reclaim lets a queue take up to its share, or up to its quota where quotas exceed what there is:
-work within quota may take from work above quota, whatever the proportions.
+Reclaim lets a queue take up to its share, or up to its quota where quotas exceed the capacity:
+workloads within quota may take from workloads above quota, whatever the proportions.
 
-Past use decides what starts, and stops nothing within the share without it. Where it bends weights,
-a queue takes no more than its share would be without it, and keeps as much as the larger of the
-two, both rounded up. So the sum of what queues hold above that falls with each reclaim, however
-past use goes on.
+Past use decides what starts, but evicts nothing within the unbent share, the one without past use.
+Where it bends weights, a queue may take no more than its unbent share, and keeps the larger of its
+bent and unbent shares, both rounded up. So the sum that queues hold above this bound falls with
+each reclaim, however past use develops.
 
-Pods that are being deleted may come back (evicted ones do, when their controller makes them again)
-or not, and their successors may already be counted beside them. So while some are leaving, shares
-are worked out both with and without them, and reclaim goes by the smaller for what a queue may take
-and by the larger for what it may keep: no reclaim rests on a demand that is in motion.
+Terminating pods may or may not be recreated by their controllers, and their successors may already
+be counted beside them. While there are any, shares are computed with and without them. Reclaim uses
+the smaller share for what a queue may take and the larger for what it keeps, so that no reclaim
+depends on an unsettled demand.
 """
 
 from array import array
@@ -43,77 +43,76 @@ from extender.policy.queues.tree import PoolQueues
 from extender.state.model import CPU, GPU, NOTHING, UNLIMITED, Amounts, Figures
 
 _PPM: Final = 1_000_000
-#: Weights that the kernel takes; larger ones lose their last binary digits.
+#: The largest weights that the kernel takes; larger ones lose their lowest bits.
 _MAX_WEIGHT_BITS: Final = 52
 
 _Wants = dict[Queue, int]
 
 
 def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
-    """Set the shares of every queue; the result doesn't depend on the order they were added."""
-    everyone = children_first(queues.roots)
-    of_users = [queue for queue in everyone if queue.is_user]
+    """Set the shares of every queue, independently of the order in which queues were added."""
+    all_queues = children_first(queues.roots)
+    of_users = [queue for queue in all_queues if queue.is_user]
     for queue in of_users:
         queue.quota = NOTHING
-    sum_requests(everyone)
-    _divide_exactly(queues, everyone, 0)
-    is_bent = usage_weight_milli > 0 and any(map(_used_anything, everyone))
-    unbent = {queue: queue.exact_share for queue in everyone}
+    sum_requests(all_queues)
+    _divide_exactly(queues, all_queues, 0)
+    is_bent = usage_weight_milli > 0 and any(map(_has_past_use, all_queues))
+    unbent = {queue: queue.exact_share for queue in all_queues}
     if is_bent:
-        _divide_exactly(queues, everyone, usage_weight_milli)
-    in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=False)
-    for queue in everyone:
+        _divide_exactly(queues, all_queues, usage_weight_milli)
+    in_quota = _divide_pool(queues, all_queues, usage_weight_milli, is_leaving_counted=False)
+    for queue in all_queues:
         queue.share_to_keep = frozen(queue.share)
         queue.share_to_take = larger(queue.share, in_quota[queue])
     if any(any(queue.leaving) for queue in queues.roots):
-        in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=True)
-        for queue in everyone:
+        in_quota = _divide_pool(queues, all_queues, usage_weight_milli, is_leaving_counted=True)
+        for queue in all_queues:
             to_take = larger(queue.share, in_quota[queue])
             queue.share_to_take = smaller(queue.share_to_take, to_take)
             queue.share_to_keep = larger(queue.share_to_keep, queue.share)
     if is_bent:
-        for queue in everyone:
+        for queue in all_queues:
             queue.is_bent = True
             unbent_share = _rounded_up(queue, unbent[queue])
             queue.share_to_take = smaller(queue.share_to_take, unbent_share)
             exact_share = _rounded_up(queue, queue.exact_share)
             queue.share_to_keep = larger(queue.share_to_keep, larger(unbent_share, exact_share))
     if of_users:
-        _divide_quotas(everyone)
-    set_dues(queues, everyone)
-    for queue in everyone if is_bent else ():
+        _divide_quotas(all_queues)
+    set_dues(queues, all_queues)
+    for queue in all_queues if is_bent else ():
         queue.unbent_due = _due(queues, queue, unbent[queue])
 
 
-def _used_anything(queue: Queue) -> bool:
+def _has_past_use(queue: Queue) -> bool:
     return any(figures.usage_ppm for figures in queue.figures.figures)
 
 
 def _rounded_up(queue: Queue, amounts: Amounts) -> Amounts:
-    """The share in whole GPUs, or what fractional work can use of them."""
+    """The share with GPUs rounded up to the queue's granule."""
     gpu, cpu, memory = amounts
     return -(-gpu // queue.granule) * queue.granule, cpu, memory
 
 
 def children_first(roots: Iterable[Queue]) -> list[Queue]:
-    """Every queue, those below it before it."""
+    """All queues, children before their parents."""
     found = list(roots)
     for queue in found:
         found.extend(queue.children)
     return found[::-1]
 
 
-def sum_requests(everyone: Iterable[Queue]) -> None:
-    """Note what every queue holds and asks for, before the cycle changes it."""
-    for queue in everyone:
-        has, asks = queue.allocated, queue.pending
-        queue.requested = has[0] + asks[0], has[1] + asks[1], has[2] + asks[2]
+def sum_requests(all_queues: Iterable[Queue]) -> None:
+    """Set `requested` of every queue, before the cycle changes allocations."""
+    for queue in all_queues:
+        has, wants = queue.allocated, queue.pending
+        queue.requested = has[0] + wants[0], has[1] + wants[1], has[2] + wants[2]
 
 
-def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
-    """Set what queues deserve, and what turns measure them by: the larger of quota and share,
-    within the limit."""
-    for queue in everyone:
+def set_dues(queues: PoolQueues, all_queues: Iterable[Queue]) -> None:
+    """Set `due`, the larger of quota and exact share within the limit, and `deserves`."""
+    for queue in all_queues:
         queue.due = queue.unbent_due = _due(queues, queue, queue.exact_share)
         queue.deserves = larger(queue.share_to_take, queue.quota)
 
@@ -128,15 +127,15 @@ def _due(queues: PoolQueues, queue: Queue, share: Amounts) -> Amounts:
 
 
 def demands(
-    everyone: Iterable[Queue], resource: int, *, is_leaving_counted: bool
+    all_queues: Iterable[Queue], resource: int, *, is_leaving_counted: bool
 ) -> dict[Queue, int]:
-    """Demand that a share may answer: what could run, capped by limits; children come first.
+    """The demand that counts for shares: what could run, capped by limits; children come first.
 
-    Non-preemptible work beyond quota can't run, so it entitles to nothing, on any level.
+    Non-preemptible workloads beyond quota cannot run, so they do not count at any level.
     """
     wants: _Wants = {}
     np_wants: _Wants = {}
-    for queue in everyone:
+    for queue in all_queues:
         np_has = queue.allocated_np[resource]
         if queue.children:
             np_wanted = sum(np_wants[child] for child in queue.children)
@@ -156,14 +155,14 @@ def demands(
 
 
 def granules(queues: Iterable[Queue], resource: int) -> "array[int]":
-    """What shares are rounded to: whole GPUs or what fractional work can use, or single units."""
+    """What shares are rounded to: the queue's granule for GPUs, else single units."""
     if resource != GPU:
         return array("q", [1 for _ in queues])
     return array("q", [queue.granule for queue in queues])
 
 
 def bend(weights: Sequence[int], used_ppm: Sequence[int], weight_milli: int) -> list[int]:
-    """The weights after past usage, in proportion: see the module."""
+    """The weights bent by past use, as proportions; see the module docstring."""
     total = sum(weights)
     bent = [
         max(0, weight * _PPM * (1000 + weight_milli) - weight_milli * used * total) if weight else 0
@@ -173,7 +172,7 @@ def bend(weights: Sequence[int], used_ppm: Sequence[int], weight_milli: int) -> 
 
 
 def fit_weights(weights: Sequence[int]) -> list[int]:
-    """The weights in proportion, small enough to be divided by: exact up to 52 binary digits."""
+    """The weights scaled down for the kernel; proportions are exact up to 52 bits."""
     factor = gcd(*weights) or 1
     small = [weight // factor for weight in weights]
     shift = max(0, max(small, default=0).bit_length() - _MAX_WEIGHT_BITS)
@@ -182,40 +181,45 @@ def fit_weights(weights: Sequence[int]) -> list[int]:
 
 def _divide_pool(
     queues: PoolQueues,
-    everyone: Sequence[Queue],
+    all_queues: Sequence[Queue],
     usage_weight_milli: int,
     *,
     is_leaving_counted: bool,
 ) -> dict[Queue, list[int]]:
-    """Set the shares; returns what every queue wants within its quota."""
-    in_quota: dict[Queue, list[int]] = {queue: [] for queue in everyone}
+    """Set the shares; returns the demand of every queue within its quota."""
+    in_quota: dict[Queue, list[int]] = {queue: [] for queue in all_queues}
     for resource in RESOURCES:
-        wants = demands(everyone, resource, is_leaving_counted=is_leaving_counted)
+        wants = demands(all_queues, resource, is_leaving_counted=is_leaving_counted)
         division = _Division(resource, wants, usage_weight_milli, queues.capacity[resource])
         division.divide(queues.roots, queues.capacity[resource])
-        for queue in everyone:
+        for queue in all_queues:
             in_quota[queue].append(min(queue.quota[resource], wants[queue]))
     return in_quota
 
 
-def _divide_exactly(queues: PoolQueues, everyone: Sequence[Queue], usage_weight_milli: int) -> None:
-    """Set the shares that nothing is rounded of but single units."""
+def _divide_exactly(
+    queues: PoolQueues, all_queues: Sequence[Queue], usage_weight_milli: int
+) -> None:
+    """Set the exact shares, rounded only to single units."""
     for resource in RESOURCES:
-        wants = demands(everyone, resource, is_leaving_counted=False)
+        wants = demands(all_queues, resource, is_leaving_counted=False)
         capacity = queues.capacity[resource]
         division = _Division(resource, wants, usage_weight_milli, capacity, is_rounded=False)
         division.divide(queues.roots, capacity)
-    for queue in everyone:
+    for queue in all_queues:
         queue.exact_share = frozen(queue.share)
 
 
-def _divide_quotas(everyone: Sequence[Queue]) -> None:
-    """Give the users of a project equal parts of its quota, as far as they want them; what none
-    wants, all have a part of. An unlimited quota of GPUs is as large as the project's share."""
-    parts: dict[Queue, list[int]] = {queue: [] for queue in everyone if queue.is_user}
+def _divide_quotas(all_queues: Sequence[Queue]) -> None:
+    """Give the users of a project equal parts of its quota, up to their demand.
+
+    What exceeds the demand is divided equally. An unlimited GPU quota counts as the project's
+    share.
+    """
+    parts: dict[Queue, list[int]] = {queue: [] for queue in all_queues if queue.is_user}
     projects = {queue.parent: queue.parent.children for queue in parts if queue.parent}
     for resource in RESOURCES:
-        wants = demands(everyone, resource, is_leaving_counted=False)
+        wants = demands(all_queues, resource, is_leaving_counted=False)
         for project, users in projects.items():
             quota = project.quota[resource]
             if resource == GPU and quota >= UNLIMITED:
@@ -234,7 +238,7 @@ def _divide_quotas(everyone: Sequence[Queue]) -> None:
 
 @dataclass(slots=True)
 class _Division:
-    """One resource of one pool being divided."""
+    """Divides one resource of one pool."""
 
     resource: int
     wants: _Wants
@@ -243,7 +247,7 @@ class _Division:
     is_rounded: bool = True
 
     def divide(self, queues: Sequence[Queue], total: int) -> None:
-        """Divide `total` among queues of one parent, and each one's part among those below it."""
+        """Divide `total` among sibling queues, and each share among the queue's children."""
         self._divide_level(queues, total)
         parents = [queue for queue in queues if queue.children]
         for parent in parents:
@@ -258,7 +262,7 @@ class _Division:
                 left = self._give_surplus(list(group), left)
 
     def _give_quota(self, queues: Sequence[Queue], total: int) -> int:
-        """Give every queue its quota as far as it wants it; returns what is left of the total."""
+        """Give every queue the smaller of quota and demand; returns what is left of the total."""
         resource, wants = self.resource, self.wants
         rooms = [min(queue.quota[resource], wants[queue]) for queue in queues]
         left = total - sum(rooms)
@@ -267,34 +271,34 @@ class _Division:
         if left >= 0:
             return left
         quotas = [queue.quota[resource] for queue in queues]
-        # An unlimited quota is as good as all there is, and as any other that is wanted.
+        # An unlimited quota counts as the total, or as the largest other quota with demand.
         stated = (q for q, room in zip(quotas, rooms, strict=True) if room and q < UNLIMITED)
         most = max(total, *stated, 1)
         return self._grant(queues, [min(quota, most) for quota in quotas], rooms, total)
 
     def _give_surplus(self, queues: Sequence[Queue], surplus: int) -> int:
-        """Divide the surplus among queues that want more than they have; returns what is left."""
+        """Divide the surplus among queues with unmet demand; returns what is left."""
         resource, wants, whole = self.resource, self.wants, surplus
         while surplus > 0:
-            open_ = [
+            unsatisfied = [
                 queue
                 for queue in queues
                 if wants[queue] > queue.share[resource] and queue.figures.figures[resource].weight
             ]
-            if not open_:
+            if not unsatisfied:
                 break
-            figures = [queue.figures.figures[resource] for queue in open_]
+            figures = [queue.figures.figures[resource] for queue in unsatisfied]
             weights = [each.weight for each in figures]
             used = [self._used_of_surplus(each, whole) for each in figures]
             if self.usage_weight_milli and any(used):
                 bent = bend(weights, used, self.usage_weight_milli)
                 weights = bent if any(bent) else weights
-            rooms = [wants[queue] - queue.share[resource] for queue in open_]
-            surplus = self._grant(open_, weights, rooms, surplus)
+            rooms = [wants[queue] - queue.share[resource] for queue in unsatisfied]
+            surplus = self._grant(unsatisfied, weights, rooms, surplus)
         return surplus
 
     def _used_of_surplus(self, figures: Figures, surplus: int) -> int:
-        """Millionths of the surplus that the queue used in the past, beyond its quota."""
+        """The past use beyond the quota, in millionths of the surplus."""
         used = figures.usage_ppm * self.capacity - figures.quota * _PPM
         return min(_PPM, max(0, used) // surplus)
 

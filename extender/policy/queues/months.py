@@ -1,8 +1,8 @@
-"""Budgets of GPU-hours in a month: what a project may hold once its budget is used.
+"""Monthly budgets of GPU-hours: how much a project may hold once its budget is used.
 
-A project that has used its budget borrows nothing more until the month ends: it may hold its quota,
-or what it holds now where that is more. So nothing is stopped for a budget, and what ends above the
-quota is not followed by other work of the project.
+Until the month ends, a project that has used its budget may hold the larger of its quota and its
+current allocation. So a budget stops no running pod, but above the quota the project starts no
+others when pods end.
 """
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
@@ -11,7 +11,7 @@ from extender.state.model import Figures, MonthHours
 
 
 def bound_of(figures: Figures, allocated_milli: int, now_s: int) -> int | None:
-    """The most that the project may hold, in milli-GPU; None where no budget binds."""
+    """The most that the project may hold, in milli-GPU; None if no budget lowers its limit."""
     if figures.month is None or not figures.month.is_spent_at(now_s):
         return None
     bound = max(figures.quota, allocated_milli)
@@ -19,7 +19,7 @@ def bound_of(figures: Figures, allocated_milli: int, now_s: int) -> int | None:
 
 
 def spent_sentence(month: MonthHours, quota_milli: int) -> str:
-    """Why a project may not hold more."""
+    """The predicate of the message for a project that may not hold more."""
     if not month.budget:
         quota = count_gpus(quota_milli)
         return f"has a budget of 0 GPU-hours, so it borrows nothing above its quota of {quota}"

@@ -1,4 +1,4 @@
-"""A queue of one node pool: its quotas, its shares, and what it holds and asks for.
+"""A queue of one node pool: its quotas, shares, allocation and requests.
 
 Amounts are GPUs in milli, CPU in milli, memory in MiB, always in this order. The figures of a
 `Queue` change while a cycle is simulated; every change goes through `Simulation.charge`, so that a
@@ -28,7 +28,7 @@ UNBOUND: Final[Amounts] = (UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 def nothing() -> list[int]:
-    """No amounts yet."""
+    """A list of zero amounts."""
     return [0, 0, 0]
 
 
@@ -36,24 +36,24 @@ def nothing() -> list[int]:
 class Queue:
     """A queue in one node pool: a department, a project, or any level between or below.
 
-    `allocated` is what it holds or is promised, without pods that are leaving; `leaving` is what
-    those still hold; `held` is what its reserved and bound rows hold, leaving or not, and
-    `requested` what it held and asked for when shares were divided. `uncounted` is the part of what
-    is `pending` in a leaf that has no part in the shares. `np` stands for non-preemptible
-    work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
-    `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it,
-    `limited` those of them that have a limit, and the topmost, which is `UNLIMITED` for all
-    below. What it `deserves` is the former, and never less than its quota, even where quotas exceed
-    what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
-    make use. `np_quota` bounds non-preemptible work: the quota, save that users and workloads have
-    none of their own, and that a GPU quota of 0 bounds nothing where work `needs_quota` not.
-    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's; a user's
-    quota is a part of the project's where quotas count.
-    `exact_share` is the share before it is rounded, which turns go by: they measure what a queue
-    holds against its `due`, the larger of quota and exact share. `is_spent`: its budget of the
-    month is used, and its `limit` is what that leaves it. `held_lately` is as in the snapshot, and
-    is measured against `unbent_due`, which is `due` without past use; `is_bent` where past use
-    bends the weights of the pool.
+    - `allocated`: held or nominated amounts without terminating pods; `leaving`: held by
+      terminating pods; `held`: in reserved and bound rows, terminating or not; `requested`:
+      allocated plus pending when shares were divided; `uncounted`: the part of `pending` in a leaf
+      that does not count as demand. The suffix `_np` marks the non-preemptible part.
+    - `chain`: the queue and its ancestors; `limited`: the members with a limit, and the root.
+    - `is_user`: a queue below its project, of a user or (`is_workload`) of a single workload.
+    - `quota`: a user's is a part of the project's where quotas count. `np_quota` bounds
+      non-preemptible workloads. It is the quota, but unlimited for user and workload queues. Unless
+      the queue `needs_quota`, a GPU quota of 0 is unlimited too.
+    - `share`: GPU shares are multiples of `granule`, the largest amount that all workloads of the
+      queue can use; `exact_share`: before rounding.
+    - `share_to_take` and `share_to_keep`: what reclaim lets the queue take and keep; see
+      `fairshare`. `deserves`: the larger of `share_to_take` and quota, even where quotas exceed the
+      capacity.
+    - `due`: the larger of quota and exact share; the order of queues compares the allocation with
+      it. `unbent_due`: `due` without past use; `held_lately`, as in the snapshot, is compared with
+      it. `is_bent`: past use bends the weights of the pool.
+    - `is_spent`: the budget of the month is used, and `limit` is lowered to what it allows.
     """
 
     name: str
@@ -113,19 +113,19 @@ class Queue:
 
     @property
     def age_key(self) -> tuple[int, str]:
-        """Sorts the oldest first: the order that breaks every tie."""
+        """Sort key that breaks every tie: the oldest queue first."""
         return self.created_at, self.name
 
     @property
     def project(self) -> "Queue":
-        """The queue itself; of a user or of a single workload, its project."""
+        """The project of a user or workload queue; for any other queue, the queue itself."""
         return self.parent.project if self.is_user and self.parent is not None else self
 
     def may_exceed_share(self, need: Amounts) -> bool:
-        """Whether work that alone is larger than what the queue is due may have its turn.
+        """Whether a workload that alone is larger than the queue's due may start.
 
-        It may while the queue holds less than it is due, and has held less lately: then what it
-        gets too much of now is what it got too little of before.
+        It may while the queue holds less than its due and has held less lately, since the excess
+        makes up for the earlier shortfall.
         """
         is_larger = False
         for resource in RESOURCES:
@@ -138,12 +138,12 @@ class Queue:
         return is_larger
 
     def is_host_reclaimable(self, need: Amounts) -> bool:
-        """Whether GPU work within its quota may reclaim the CPU and memory of work like this: it
-        asks for no GPU, and the queue states no quota of either."""
+        """Whether GPU workloads within their quota may reclaim CPU and memory from such a workload:
+        it requests no GPU, and the queue states no CPU or memory quota."""
         return not need[GPU] and not states_host(self.quota)
 
     def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
-        """Whether it stays within the bound with so much more."""
+        """Whether the allocation plus `more` stays within the bound."""
         has = self.allocated
         return (
             (not more[0] or has[0] + more[0] <= bound[0])
@@ -152,8 +152,8 @@ class Queue:
         )
 
     def may_hold(self, more: Amounts, *, is_np: bool) -> bool:
-        """Whether limits, and quotas for non-preemptible work, allow so much more to it and to all
-        above it."""
+        """Whether limits, and quotas for non-preemptible workloads, of the queue and its ancestors
+        allow `more`."""
         gpu, cpu, memory = more
         for queue in self.limited:
             now, limit = queue.allocated, queue.limit
@@ -166,8 +166,8 @@ class Queue:
         return not is_np or self.may_hold_np(more)
 
     def may_hold_np(self, more: Amounts) -> bool:
-        """Whether quotas for non-preemptible work allow so much more of that to it and to all above
-        it."""
+        """Whether the quotas of the queue and its ancestors allow `more` for non-preemptible
+        workloads."""
         return all(
             queue.allocated_np[r] + more[r] <= queue.np_quota[r]
             for queue in self.chain
@@ -176,16 +176,16 @@ class Queue:
         )
 
     def apply_budget(self, now_s: int) -> None:
-        """Lower the limit where the budget of the month is used; once what it holds is counted."""
+        """Lower the limit if the budget of the month is used; to be called once `allocated` is
+        set."""
         bound = bound_of(self.figures.gpu, self.allocated[GPU], now_s)
         if bound is not None:
             self.limit, self.is_spent = (bound, *self.limit[1:]), True
 
     def has_leaving_pods(self) -> bool:
-        """Whether anything is still held, in it or in all above it, by pods on their way out."""
-        # What a queue has, all above it have too.
-        top = self.chain[-1]
-        return any(top.leaving) or any(top.leaving_np)
+        """Whether terminating pods still hold anything in the queue's whole tree."""
+        root = self.chain[-1]
+        return any(root.leaving) or any(root.leaving_np)
 
     def as_share(self) -> QueueShare:
         """The figures to publish."""
@@ -201,7 +201,7 @@ class Queue:
 
 
 def frozen(amounts: list[int]) -> Amounts:
-    """The amounts as they are now."""
+    """An immutable copy of the amounts."""
     return amounts[0], amounts[1], amounts[2]
 
 
@@ -211,12 +211,12 @@ def states_host(quota: Amounts) -> bool:
 
 
 def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
-    """The larger of each."""
+    """The maximum per resource."""
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
 
 
 def smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
-    """The smaller of each."""
+    """The minimum per resource."""
     return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
 
 

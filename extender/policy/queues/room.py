@@ -1,4 +1,4 @@
-"""Whether limits, and quotas of non-preemptible work, leave a queue room for more, and why not."""
+"""Whether limits, and quotas for non-preemptible workloads, allow a queue to hold more."""
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import count_gpus, format_cpus
@@ -10,10 +10,9 @@ from extender.state.model import CPU, GPU, Amounts, WorkloadView
 def check_room(
     leaf: Queue, workload: WorkloadView, amounts: Amounts, *, is_now: bool
 ) -> Refused | None:
-    """Why the queue may not hold `amounts` more, or None when it may.
+    """Why the queue may not hold `amounts` more; None if it may.
 
-    What may start now (`is_now`) has to leave room for pods that are on their way out and still
-    hold.
+    For a workload that starts now (`is_now`), terminating pods still count.
     """
     is_np = not workload.is_preemptible
     if leaf.may_hold(amounts, is_np=is_np) and not (is_now and leaf.has_leaving_pods()):
@@ -40,7 +39,8 @@ def check_room(
 
 
 def is_ever_allowed(leaf: Queue, need: Amounts, *, is_np: bool) -> bool:
-    """Whether limits, and quotas of non-preemptible work, are as large as `need`."""
+    """Whether `need` alone is within the limits, and within the quotas for non-preemptible
+    workloads if `is_np`."""
     for queue in leaf.chain:
         for r in RESOURCES:
             most = min(queue.limit[r], queue.np_quota[r]) if is_np else queue.limit[r]
@@ -50,7 +50,7 @@ def is_ever_allowed(leaf: Queue, need: Amounts, *, is_np: bool) -> bool:
 
 
 def format_amount(resource: int, amount: int) -> str:
-    """An amount of one resource, as people say it."""
+    """An amount of one resource, as text."""
     if resource == GPU:
         return count_gpus(amount)
     return format_cpus(amount) if resource == CPU else f"{amount} MiB of memory"

@@ -27,7 +27,7 @@ from extender.state.model import (
 from extender.state.snapshot import Snapshot
 from extender.state.tally import Tally
 
-# What pods are charged is counted where it is summed up, and asked for here.
+# Re-exported from the tally, which computes the amounts that pods are charged.
 held_amounts = tally.held_amounts
 pod_amounts = tally.pod_amounts
 startable = tally.startable
@@ -36,9 +36,9 @@ starting_order = tally.starting_order
 sum_amounts = tally.sum_amounts
 
 _NO_FIGURES: Final = PoolQuota()
-#: Users of a project have no figures of their own: `fairshare` gives them equal parts of its quota.
+#: Users have no figures of their own: `fairshare` gives them equal parts of the project's quota.
 _USER_FIGURES: Final = PoolQuota(cpu=Figures(), memory=Figures())
-#: Figures of a queue that are summed up from its pods, and where they are in a tally's sums.
+#: The figures of a queue that are sums over its pods, and their offsets in a tally's sums.
 _SUMMED: Final = (
     ("allocated", tally.ALLOCATED),
     ("allocated_np", tally.ALLOCATED_NP),
@@ -53,9 +53,9 @@ _SUMMED: Final = (
 
 @dataclass(slots=True)
 class PoolQueues:
-    """The queues of one node pool by name, its roots in order of age, and what they share.
+    """The queues of one node pool by name, the roots by age, and the capacity that they share.
 
-    `by_workload` are the queues of single workloads, in pools that share among workloads.
+    `by_workload` has a queue per workload, in pools that share among workloads.
     """
 
     pool: str
@@ -68,16 +68,16 @@ class PoolQueues:
 
     @property
     def has_unequal_cards(self) -> bool:
-        """Whether so much memory is a larger part of one card than of another."""
+        """Whether cards differ in memory size."""
         return self.smallest_card_mib < self.largest_card_mib
 
     def leaf_of(self, workload: WorkloadView) -> Queue | None:
-        """The queue that the workload's pods are charged to; None when its project is unknown."""
+        """The queue that the workload's pods are charged to; None if its project is unknown."""
         own = self.by_workload.get(workload.key)
         return own or self.leaf(workload.project, workload.user)
 
     def leaf(self, project: str, user: str) -> Queue | None:
-        """The user's queue where the project's work names users, else the project's."""
+        """The user's queue if the project's workloads name users, else the project's."""
         queue = self.by_name.get(project)
         if queue is None or not queue.children:
             return queue
@@ -85,7 +85,7 @@ class PoolQueues:
 
 
 def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
-    """The queues of every node pool with what the snapshot's pods hold and ask for.
+    """The queues of every node pool, with the allocation and requests of the snapshot's pods.
 
     Costs one pass over nodes, queues and the sums of the tally.
     """
@@ -100,7 +100,7 @@ def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
         pool, project, user = key
         queues = pools.get(pool)
         if queues is not None and snapshot.pools[pool].policy != "demand-weighted":
-            _count(queues, queues.leaf(project, user), sums, summed.granule(key))
+            _add_sums(queues, queues.leaf(project, user), sums, summed.granule(key))
     shared_by_workload = {
         name: queues
         for name, queues in pools.items()
@@ -118,8 +118,10 @@ def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
 
 
 def _add_workloads(snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
-    """Give every workload a queue of its own in these pools, and count there what it holds and asks
-    for. Costs one pass over all pods."""
+    """Give every workload a queue of its own in these pools, with its allocation and requests.
+
+    Costs one pass over all pods.
+    """
     workloads = snapshot.workloads
     alone = {key: replace(workload, user=key) for key, workload in workloads.items()}
     summed = Tally.of(snapshot.nodes, alone)
@@ -135,24 +137,27 @@ def _add_workloads(snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
             leaf = Queue(key, leaf, workload.created_at, figures, is_user=True)
             leaf.is_workload = True
             queues.by_workload[key] = leaf
-        _count(queues, leaf, sums, summed.granule(at))
+        _add_sums(queues, leaf, sums, summed.granule(at))
 
 
 def tally_of(snapshot: Snapshot) -> Tally:
-    """The snapshot's tally; it is given one where it has none."""
+    """The snapshot's tally, made and stored if it has none."""
     if snapshot.tally is None:
         snapshot.tally = Tally.of(snapshot.nodes, snapshot.workloads)
     return snapshot.tally
 
 
 def held_pool(snapshot: Snapshot, pod: PodView) -> str:
-    """The node pool of the node that the pod holds; empty when it holds none that is known."""
+    """The pool of the pod's node; empty if the node is unknown."""
     return snapshot.nodes.pool_of(pod.node)
 
 
 def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
-    """All queues in order of age, parents first. A list stands for a parent that doesn't exist, and
-    holds the queues that name it; queues that are their own ancestors are left out."""
+    """All queues in order of age, parents first.
+
+    A list represents a missing parent and has the queues that name it. Queues in a cycle are left
+    out.
+    """
     below: dict[str, list[QueueView]] = {}
     for view in sorted(snapshot.queues.values(), key=lambda view: (view.created_at, view.name)):
         below.setdefault(view.parent, []).append(view)
@@ -168,13 +173,14 @@ def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
 def _empty_queues(
     listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], of: PoolView
 ) -> PoolQueues:
-    """The tree without usage. A missing parent is made, with the quotas of its child."""
+    """The tree without amounts. A missing parent is added, with the sum of its children's
+    quotas."""
     pool, needs_quota = of.name, of.policy == "fairshare"
     queues = PoolQueues(pool)
     by_name = queues.by_name
     for view in listed:
         if isinstance(view, list):
-            by_name[view[0].parent] = _stand_in(view[0].parent, view, of)
+            by_name[view[0].parent] = _missing_parent(view[0].parent, view, of)
             continue
         by_name[view.name] = Queue(
             name=view.name,
@@ -197,8 +203,8 @@ def _empty_queues(
     return queues
 
 
-def _stand_in(name: str, views: list[QueueView], of: PoolView) -> Queue:
-    """A queue that doesn't exist: its quota is what those below it have."""
+def _missing_parent(name: str, views: list[QueueView], of: PoolView) -> Queue:
+    """A queue for a missing parent; its quota is the sum of its children's."""
     quota = sum_amounts(
         tuple(f.quota for f in view.pools.get(of.name, PoolQuota()).figures)  # type: ignore[misc]
         for view in views
@@ -224,17 +230,16 @@ def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
         add(queues.capacity, [sum(map(column.__getitem__, here)) for column in amounts])
         if is_cut:
             queues.capacity[GPU] += sum(slices_milli(nodes.counted[ix].items()) for ix in here)
-        # Cards that pods without a row hold are not shared.
+        # Cards held by pods without a row are not shared.
         queues.capacity[GPU] -= sum(map(cards.foreign_milli.__getitem__, here))
         if sizes := set(map(cards.card_mib.__getitem__, here)) - {0}:
             queues.smallest_card_mib, queues.largest_card_mib = min(sizes), max(sizes)
 
 
-def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int], granule: int) -> None:
-    """Add sums of a tally to their queue and all above it; the pods can use multiples of
-    `granule`."""
+def _add_sums(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int], granule: int) -> None:
+    """Add a tally's sums to the leaf and its ancestors; its pods can use multiples of `granule`."""
     if leaf is None:
-        # Work outside every queue is not shared: the others divide what it leaves.
+        # Pods outside every queue reduce the capacity that the queues share.
         for resource in RESOURCES:
             held = sums[tally.ALLOCATED + resource] + sums[tally.LEAVING + resource]
             queues.capacity[resource] = max(0, queues.capacity[resource] - held)
