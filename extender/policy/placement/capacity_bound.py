@@ -1,4 +1,4 @@
-"""What could ever be placed: pods against what the ready nodes have, whatever runs there.
+"""Whether a workload could ever be placed: its pods against the empty ready nodes of a pool.
 
 A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) has no part in
 the shares and holds up no other work; nor has a gang that is larger than every domain of a level in
@@ -26,7 +26,7 @@ _Together = tuple[str, str, str, ShapesKey]
 
 @dataclass(slots=True)
 class CapacityBound:
-    """Asked for the waiting workloads of one cycle; remembers each kind of pod."""
+    """Checks the pending workloads of one cycle; the result per shape is cached."""
 
     nodes: NodeTable
     node_filter: NodeFilter
@@ -34,43 +34,42 @@ class CapacityBound:
     _known: dict[tuple[str, Demand, int, int], tuple[Constraints, int]] = field(
         default_factory=dict
     )
-    _together: dict[_Together, tuple[list[Shape], bool]] = field(default_factory=dict)
+    _known_domains: dict[_DomainKey, tuple[list[Shape], bool]] = field(default_factory=dict)
 
     def allows(self, pending: Pending, pool: str) -> bool:
-        """Whether the ready nodes of the pool have what the next chunk needs, or one of those that
-        may be tried in its place."""
+        """Whether the empty ready nodes of the pool could hold the next chunk or an alternative."""
         return self._allows_chunk(pending, pending.chunk, pending.shapes, pool) or any(
             self._allows_chunk(pending, chunk, shapes_of(chunk), pool)
             for chunk in pending.other_chunks()
         )
 
     def allows_together(self, rule: TopologyRule, pods: Sequence[PodView], pool: str) -> bool:
-        """Whether one domain of the level that the rule requires has what these pods need."""
+        """Whether one domain of the rule's required level could hold these pods when empty."""
         shapes = shapes_of(pods)
         key = pool, rule.topology, rule.required or "", key_of(shapes)
-        known = self._together.get(key)
+        known = self._known_domains.get(key)
         if known is None:
-            known = self._together[key] = shapes, self._has_domain(rule, shapes, pool)
+            known = self._known_domains[key] = shapes, self._has_domain(rule, shapes, pool)
         return known[1]
 
     def _has_domain(self, rule: TopologyRule, shapes: Sequence[Shape], pool: str) -> bool:
         level = self.topologies.level(rule, pool, rule.required)
         if level is None:
             return False
-        rooms = [self._rooms(shape, level, pool) for shape in shapes]
+        rooms = [self._domain_capacities(shape, level, pool) for shape in shapes]
         return any(
             all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
             for frame in level.frames
         )
 
     def allows_each(self, pods: Sequence[PodView], pool: str) -> bool:
-        """Whether for each of the pods some ready node has what it needs by itself."""
+        """Whether each of the pods, taken alone, fits an empty ready node of the pool."""
         alone = (Shape(each.demand, each.constraints, 1) for each in shapes_of(pods))
         return all(self._allows(shape, pool) for shape in alone)
 
     def count(self, shape: Shape, pool: str) -> int:
-        """How many of the shape's pods the ready nodes of the pool hold at most, when empty."""
-        # Constraints are kept beside their id, so that the id is not used again.
+        """How many of the shape's pods the pool's empty ready nodes hold; at most its count."""
+        # Keeps the constraints alive, so that their id is not reused.
         key = pool, shape.demand, id(shape.constraints), shape.count
         known = self._known.get(key)
         if known is None:
@@ -116,7 +115,7 @@ class CapacityBound:
         for ix in self.node_filter.candidates(pool, shape.constraints):
             domain = level.domains.get(ix)
             if domain is not None:
-                rooms[domain] += _most_on(self.nodes, ix, shape.demand)
+                rooms[domain] += _empty_capacity(self.nodes, ix, shape.demand)
         return rooms
 
     def _allows(self, shape: Shape, pool: str) -> bool:
@@ -125,7 +124,7 @@ class CapacityBound:
     def _count(self, shape: Shape, pool: str) -> int:
         n_held = 0
         for ix in self.node_filter.candidates(pool, shape.constraints):
-            n_held += _most_on(self.nodes, ix, shape.demand)
+            n_held += _empty_capacity(self.nodes, ix, shape.demand)
             if n_held >= shape.count:
                 return shape.count
         return n_held
@@ -144,14 +143,14 @@ def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView
 def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:
     """How many pods the empty node holds at most."""
     bounds = [
-        has // asked
-        for has, asked in (
+        capacity // request
+        for capacity, request in (
             (nodes.cpu_milli[ix], demand.cpu_milli),
             (nodes.memory_mib[ix], demand.memory_mib),
         )
-        if asked
+        if request
     ]
-    bounds += (nodes.counted[ix].get(name, 0) // asked for name, asked in demand.counted)
+    bounds += (nodes.counted[ix].get(name, 0) // request for name, request in demand.counted)
     if demand.devices:
         mib = nodes.cards.card_mib[ix]
         milli = share_milli(demand.gpu_memory_mib, mib) if demand.gpu_memory_mib else demand.milli

@@ -1,7 +1,7 @@
-"""Where a blocked workload can start first, on the nodes as they are once others have ended.
+"""The earliest start of a blocked workload, and its placements on the cards that are free by then.
 
-Only ends that users stated are known. Where none help, `pods_to_drain` names the pods of which the
-end is worth waiting for; see `reservations`.
+Only the expected run times that users stated give known ends. Where these do not help,
+`pods_to_drain` lists pods that may end in a drain period; see `reservations`.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from extender.state.snapshot import Snapshot
 
 
 class End(Struct, gc=False):
-    """The end of one pod of queue `leaf` at `end_s`, or at an unknown time if that is None."""
+    """The end of one pod of queue `leaf` at `end_s`; None: at an unknown time."""
 
     end_s: int | None
     ix: int
@@ -34,7 +34,7 @@ class End(Struct, gc=False):
 
 @dataclass(slots=True)
 class Future:
-    """The cycle as it is now: what runs, and in `placed` what starts or is promised a place."""
+    """The state of the cycle: running pods, and in `placed` the reservations and nominations."""
 
     snapshot: Snapshot
     sim: Simulation
@@ -43,9 +43,9 @@ class Future:
     placed: Mapping[tuple[str, State], Sequence[Placement]]
 
     def stated_ends(self, pool: str, until_s: int) -> list[End]:
-        """The pods that end by `until_s`, as their users stated, the first first.
+        """The pods with a stated end up to `until_s`, the earliest first.
 
-        A pod that has run longer than stated has no stated end any more.
+        A pod that has run longer than stated no longer has a stated end.
         """
         snapshot, queues = self.snapshot, self.queues[pool]
         found = [
@@ -69,9 +69,9 @@ class Future:
         return found
 
     def pods_to_drain(self, pool: str, since_s: int, until_s: int) -> list[End]:
-        """Pods that may end by `until_s`, on the nodes first that have least of them.
+        """Pods that may end by `until_s`; nodes where such pods hold the least GPU come first.
 
-        These are pods with a stated end until then, and preemptible ones without a stated end
+        These are pods with a stated end up to `until_s`, and preemptible pods without a stated end
         that started at `since_s` or later.
         """
         found: list[End] = []
@@ -91,12 +91,12 @@ class Future:
         found.sort(key=lambda end: (n_busy[end.ix], names[end.ix], end.pod.uid))
         return found
 
-    def running(self, pool: str, is_wanted: Callable[[Queue, WorkloadView], bool]) -> list[End]:
-        """The pods of the pool of which the queue and the workload are wanted."""
+    def running(self, pool: str, is_selected: Callable[[Queue, WorkloadView], bool]) -> list[End]:
+        """The pods of the pool whose queue and workload satisfy the predicate."""
         found: list[End] = []
         for workload in self.snapshot.workloads.values():
             leaf = self.queues[pool].leaf_of(workload)
-            if leaf is not None and is_wanted(leaf, workload):
+            if leaf is not None and is_selected(leaf, workload):
                 found += self._ends_of(workload, pool)
         found.sort(key=attrgetter("pod.uid"))
         return found
@@ -104,9 +104,12 @@ class Future:
     def first_start(
         self, pending: Pending, pool: str, freed: Sequence[End], ends: Sequence[End]
     ) -> tuple[int, list[Placement]] | None:
-        """How many of `ends` must come before the next chunk has places, and these places; None
-        if all of them are not enough, or none is needed. `freed` are gone from the beginning."""
-        nodes = _NodesLater(self, pending, pool, freed, ends)
+        """How many of `ends` the next chunk has to wait for, and its placements after them.
+
+        The pods in `freed` count as gone from the start. None if all of `ends` are not enough, or
+        if `freed` alone is.
+        """
+        nodes = _FutureNodes(self, pending, pool, freed, ends)
         if not ends or nodes.place_after(len(ends)) is None:
             return None
         if freed and nodes.place_after(0) is not None:
@@ -118,12 +121,12 @@ class Future:
         return None if placed is None else (n_ended, placed)
 
     def has_place_without(self, pending: Pending, pool: str, gone: Sequence[End]) -> bool:
-        """Whether the next chunk has places once these pods are gone."""
-        return _NodesLater(self, pending, pool, gone, ()).place_after(0) is not None
+        """Whether the next chunk fits once these pods are gone."""
+        return _FutureNodes(self, pending, pool, gone, ()).place_after(0) is not None
 
     def idle_of(self, placed: Iterable[Placement]) -> list[tuple[int, Cards]]:
-        """Of these places the cards, by node ix, that are idle once the pods that leave have
-        left."""
+        """The cards of these placements, by node ix, that are idle once terminating pods are
+        gone."""
         cards, found = self.sim.later.cards, list[tuple[int, Cards]]()
         for each in placed:
             ix = cards.ix[each.node]
@@ -137,11 +140,11 @@ class Future:
         return found
 
     def is_served(self, key: str) -> bool:
-        """Whether the workload is given places in this cycle."""
+        """Whether the workload is reserved or nominated in this cycle."""
         return (key, "reserved") in self.placed or (key, "nominated") in self.placed
 
     def _ends_of(self, workload: WorkloadView, pool: str) -> Iterator[End]:
-        """The ends of the workload's pods that hold places in the pool and are not leaving."""
+        """The ends of the workload's pods in the pool that are not terminating."""
         now_s, run_s = self.snapshot.now_s, workload.expected_run_s
         ix_of, pool_of = self.sim.now.cards.ix, self.sim.now.pool
         leaf = self.queues[pool].leaf_of(workload)
@@ -157,8 +160,8 @@ class Future:
             yield End(end_s, ix, pod, pod.cards, leaf)
 
 
-class _NodesLater:
-    """The pool's nodes at any moment to come, on a table of its own."""
+class _FutureNodes:
+    """A copy of the nodes on which pods end one after the other."""
 
     def __init__(
         self,
@@ -178,14 +181,14 @@ class _NodesLater:
             self._free(end)
 
     def place_after(self, n_ended: int) -> list[Placement] | None:
-        """Places for the chunk when the first `n_ended` have ended; none is held afterwards."""
+        """Placements for the chunk after the first `n_ended` ends; nothing stays held."""
         while self._n_ended < n_ended:
             self._free(self._ends[self._n_ended])
             self._n_ended += 1
         while self._n_ended > n_ended:
             self._n_ended -= 1
             self._hold(self._ends[self._n_ended])
-        # A new one each time: nothing that failed at one moment is remembered at another.
+        # A new Placer each time, since failures cached for one moment do not hold for another.
         known = self._places
         places = Placer(
             self._sim,

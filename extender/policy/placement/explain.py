@@ -1,7 +1,7 @@
-"""Why a chunk has no place: the reason that helps most, with what it needs and what there is.
+"""Why a chunk does not fit: the most useful reason, with the request and what is available.
 
-Only what is lacking is named. Worked out once per shapes and pool, since thousands of pods may fail
-for the same cause.
+Only the missing resource is named. The cause is cached per shapes and pool, since thousands of pods
+may fail for the same one.
 """
 
 from array import array
@@ -22,7 +22,7 @@ from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
 from extender.state.model import PodView, TopologyRule
 
-#: Said, before the pool's name, of work that would not fit if all that runs had left.
+#: Precedes the pool's name in the message for a workload that does not fit even on empty nodes.
 NEVER: Final = "it will never start on the nodes of pool"
 
 #: Causes that a required domain may be part of.
@@ -34,7 +34,7 @@ _OF_DOMAINS: Final = (
 
 
 def help_for(refused: Refused) -> str:
-    """What helps the workload that is refused, in one sentence; empty where nothing is known to."""
+    """One sentence of advice for the refused workload; empty if there is none."""
     if NEVER in refused.detail:
         return "Ask for less, or for another node pool."
     return HELP.get(refused.reason, "")
@@ -42,23 +42,23 @@ def help_for(refused: Refused) -> str:
 
 @dataclass(slots=True, frozen=True)
 class _Cause:
-    """Why, in words. `is_for_ever`: it would not fit if all that runs had left."""
+    """The reason and its text. `is_permanent`: the chunk would not fit even on empty nodes."""
 
     reason: Reason
     why: str
-    is_for_ever: bool = False
+    is_permanent: bool = False
 
 
 @dataclass(slots=True, frozen=True)
-class _Crowd:
-    """One shape of a chunk: a pod of it, how many there are, and how many pods the chunk has."""
+class _PodClass:
+    """The `count` pods of one shape in a chunk of `n_pods`, and one of them as an example."""
 
     pod: PodView
     count: int
     n_pods: int
 
     def needs(self, what: str) -> str:
-        """The sentence's beginning: what each of them needs."""
+        """The start of the message: what each of these pods needs."""
         if self.n_pods == 1:
             return f"needs {what}"
         where = f"each of {self.count} pods" if self.count > 1 else f"one of {self.n_pods} pods"
@@ -73,27 +73,27 @@ _Key = tuple[str, ShapesKey]
 class Shortages:
     """Explains failures against the nodes as they are now.
 
-    `hopeless` are keys of workloads with their pool where even the empty pool would not do.
-    Constraints are kept beside their ids, so that an id can't be used again.
+    `hopeless` has the (workload key, pool) pairs for which even the empty pool is too small.
+    `_known` keeps the constraints alive, so that their ids are not reused.
     """
 
     places: Placer
     bound: CapacityBound
     hopeless: set[tuple[str, str]] = field(default_factory=set)
-    _known: dict[_Key, tuple[list[_Crowd], _Cause]] = field(default_factory=dict)
+    _known: dict[_Key, tuple[list[_PodClass], _Cause]] = field(default_factory=dict)
 
     def explain(
         self, pending: Pending, pool: str, chunk: Sequence[PodView] | None = None
     ) -> Refused:
-        """Why the chunk has no place in `pool` now."""
+        """Why the chunk does not fit in `pool` now."""
         pods, key = pending.chunk if chunk is None else chunk, pending.workload.key
-        cause = self._cause(pending, pool, pods)
-        if not cause.is_for_ever:
+        cause = self._cached_cause(pending, pool, pods)
+        if not cause.is_permanent:
             return Refused(cause.reason, f"{key}: {cause.why}")
         self.hopeless.add((key, pool))
         return Refused(cause.reason, f"{key}: {cause.why}; {NEVER} {pool}")
 
-    def _cause(self, pending: Pending, pool: str, pods: Sequence[PodView]) -> _Cause:
+    def _cached_cause(self, pending: Pending, pool: str, pods: Sequence[PodView]) -> _Cause:
         rules = list(required_rules(pending.workload, pods))
         key = pool, key_of(shapes_of(pods))
         is_known = not rules and not self.places.pod_affinity.concerns(pods)
@@ -105,7 +105,7 @@ class Shortages:
         if rules and cause.reason in _OF_DOMAINS:
             cause = self._name_domain(rules, pool, cause)
         if is_known:
-            self._known[key] = crowds, cause
+            self._known[key] = classes, cause
         return cause
 
     def _look(self, crowds: Sequence[_Crowd], pods: Sequence[PodView], pool: str) -> _Cause:
@@ -114,38 +114,40 @@ class Shortages:
             cause = self._alone(crowd, pool, minds_others=crowd is crowds[0])
             if cause is not None:
                 return cause
-        for crowd in crowds:
-            cause = self._all_of(crowd, pool)
+        for pod_class in classes:
+            cause = self._cause_for_all(pod_class, pool)
             if cause is not None:
                 return cause
         return self._together(crowds, pods, pool)
 
-    def _alone(self, crowd: _Crowd, pool: str, *, minds_others: bool) -> _Cause | None:
-        """Why not even one such pod has a place, or None when it has."""
-        pod, node_filter = crowd.pod, self.places.node_filter
+    def _cause_for_one(
+        self, pod_class: _PodClass, pool: str, *, checks_affinity: bool
+    ) -> _Cause | None:
+        """Why not even one such pod fits; None if one does."""
+        pod, node_filter = pod_class.pod, self.places.node_filter
         demand, now = pod.demand, self.places.sim.now
         candidates = node_filter.candidates(pool, pod.constraints)
         if not candidates:
             why = node_filter.why_none(pool, pod.constraints)
-            if crowd.count < crowd.n_pods:
-                why = f"{crowd.needs(_cards(demand) or _host(demand))}; {why}"
+            if pod_class.count < pod_class.n_pods:
+                why = f"{pod_class.needs(_gpu_text(demand) or _host_text(demand))}; {why}"
             was_refused = pod.refusals.count > 0
             why = f"{why}: {pod.refusals.why}" if pod.refusals.why else why
             return _Cause(Reason.PLACEMENT_REFUSED if was_refused else Reason.NO_MATCHING_NODE, why)
         fitting = self._fitting(demand, candidates)
         if not fitting:
-            never = self._lack_for_ever(demand, pool, candidates)
-            lack = never or self._most_free(demand, pool, candidates)
-            why = f"{crowd.needs(_cards(demand))}; {lack}"
-            return _Cause(Reason.INSUFFICIENT_GPU, why, is_for_ever=bool(never))
+            permanent = self._permanent_shortage(demand, pool, candidates)
+            lack = permanent or self._largest_free(demand, pool, candidates)
+            why = f"{pod_class.needs(_gpu_text(demand))}; {lack}"
+            return _Cause(Reason.INSUFFICIENT_GPU, why, is_permanent=bool(permanent))
         having = [ix for ix in fitting if now.fits_counted(ix, demand)]
         if not having:
-            return self._lack_of_counted(crowd, fitting)
+            return self._counted_shortage(pod_class, fitting)
         hosts = [ix for ix in having if fits_host(now, ix, demand)]
         if not hosts:
-            return self._lack_of_host(crowd, having)
-        if minds_others and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
-            needs = crowd.needs(_cards(demand) or _host(demand))
+            return self._host_shortage(pod_class, having)
+        if checks_affinity and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
+            needs = pod_class.needs(_gpu_text(demand) or _host_text(demand))
             nodes = "the one node" if len(hosts) == 1 else f"the {len(hosts)} nodes"
             why = f"{needs}; pod affinity or anti-affinity bars it from {nodes} with room"
             return _Cause(Reason.POD_AFFINITY_UNMET, why)
@@ -156,8 +158,8 @@ class Shortages:
         demand = crowd.pod.demand
         if crowd.count == 1 or demand.counted:
             return None
-        n_in = self._count(crowd, demand, pool)
-        if n_in >= crowd.count:
+        n_in = self._count(pod_class, demand, pool)
+        if n_in >= pod_class.count:
             return None
         reason, needs = Reason.INSUFFICIENT_GPU, _cards(demand)
         if self._count(crowd, Demand(), pool) < crowd.count:
@@ -169,10 +171,10 @@ class Shortages:
             nodes = self._nodes(
                 pool, self.places.node_filter.candidates(pool, crowd.pod.constraints)
             )
-            why = f"{crowd.needs(needs)}; {nodes} hold {n_ever} of them when empty"
-            return _Cause(reason, why, is_for_ever=True)
+            why = f"{pod_class.needs(needs)}; {nodes} hold {n_ever} of them when empty"
+            return _Cause(reason, why, is_permanent=True)
         fit = "fits" if n_in == 1 else "fit"
-        return _Cause(reason, f"{crowd.needs(needs)}; only {n_in} of them {fit} at once")
+        return _Cause(reason, f"{pod_class.needs(needs)}; only {n_in} of them {fit} at once")
 
     def _together(self, crowds: Sequence[_Crowd], pods: Sequence[PodView], pool: str) -> _Cause:
         """Why not all of the pods have places at once, although those of each shape have."""
@@ -200,18 +202,18 @@ class Shortages:
         """How many such pods fit now, up to as many as there are."""
         candidates = self.places.node_filter.candidates(pool, crowd.pod.constraints)
         counts = array("i", bytes(4 * len(candidates)))
-        kernel.count_room(self.places.sim.now, demand, candidates, crowd.count, counts)
-        return min(sum(counts), crowd.count)
+        kernel.count_room(self.places.sim.now, demand, candidates, pod_class.count, counts)
+        return min(sum(counts), pod_class.count)
 
     def _fitting(self, demand: Demand, candidates: "array[int]") -> list[int]:
-        """The candidates with cards that take the demand."""
+        """The candidates whose free cards fit the demand."""
         cards = self.places.sim.now.cards
         fits = bytearray(len(cards))
         kernel.fit_nodes(cards, demand, fits)
         return [ix for ix in candidates if fits[ix]]
 
-    def _lack_for_ever(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
-        """What the candidates would lack if nothing ran on them; empty where that is nothing."""
+    def _permanent_shortage(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
+        """What even the empty candidates lack, as text; empty if nothing."""
         cards = self.places.sim.now.cards
         large = max(candidates, key=cards.capacity_milli.__getitem__)
         most = cards.capacity_milli[large] // MILLI_PER_GPU
@@ -219,7 +221,7 @@ class Shortages:
             counted = self.places.sim.now.free_counted
             is_cut = any(mig_slices(name) for ix in candidates for name in counted[ix] or ())
             none = "there are none but MIG instances" if is_cut else "there is none"
-            return f"{none} on {self._nodes(pool, candidates)}"
+            return f"{none} on {self._nodes_text(pool, candidates)}"
         if most < demand.devices:
             return f"the largest node has {most} ({cards.names[large]})"
         large = max(candidates, key=cards.card_mib.__getitem__)
@@ -228,8 +230,8 @@ class Shortages:
             return f"the largest has {mib} MiB ({cards.names[large]})"
         return ""
 
-    def _most_free(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
-        """The most that any candidate has free now."""
+    def _largest_free(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
+        """The largest free GPU amount on any candidate now, as text."""
         cards = self.places.sim.now.cards
         is_whole = demand.milli == MILLI_PER_GPU
         if demand.devices > 1:
@@ -245,7 +247,7 @@ class Shortages:
             most = f"{format_gpus(n)} of a GPU"
         if n == 0:
             n_cards = sum(cards.capacity_milli[ix] for ix in candidates) // MILLI_PER_GPU
-            return f"all {n_cards} GPUs of {self._nodes(pool, candidates)} are taken"
+            return f"all {n_cards} GPUs of {self._nodes_text(pool, candidates)} are taken"
         free = cards.free_of(ix)
         card = max(range(len(free)), key=free.__getitem__)
         return f"largest free is {most} ({cards.names[ix]}/gpu{card})"
@@ -253,30 +255,30 @@ class Shortages:
     def _most(
         self, of: Callable[[int], Demand], top: int, candidates: "array[int]"
     ) -> tuple[int, int]:
-        """The largest figure below `top` for which a candidate has cards, and the first that has;
-        (0, -1) where none has."""
+        """The largest amount below `top` that fits a candidate's cards, and the first such
+        candidate; (0, -1) if there is none."""
         low, high, first = 0, top, -1
         # Invariant: `low` is 0 or fits on `first`, `high` fits nowhere.
         while high - low > 1:
             middle = (low + high) // 2
-            having = self._fitting(of(middle), candidates)
-            if having:
-                low, first = middle, having[0]
+            fitting = self._fitting(of(middle), candidates)
+            if fitting:
+                low, first = middle, fitting[0]
             else:
                 high = middle
         return low, first
 
-    def _nodes(self, pool: str, candidates: "array[int]") -> str:
-        """The candidates, in words."""
+    def _nodes_text(self, pool: str, candidates: "array[int]") -> str:
+        """The candidates, as text."""
         n, n_ready = len(candidates), len(self.places.node_filter.ready(pool))
         nodes = "node" if n == 1 else "nodes"
         if n == n_ready:
             return f"the {n} ready {nodes} of pool {pool}"
         return f"the {n} {nodes} (of {n_ready} in pool {pool}) that it may use"
 
-    def _lack_of_counted(self, crowd: _Crowd, fitting: Sequence[int]) -> _Cause:
-        """Which counted resource no node has enough of."""
-        table, demand = self.places.sim.now, crowd.pod.demand
+    def _counted_shortage(self, pod_class: _PodClass, fitting: Sequence[int]) -> _Cause:
+        """Which counted resource is short on every node with enough free cards."""
+        table, demand = self.places.sim.now, pod_class.pod.demand
         most = {
             name: max((table.free_counted[ix] or {}).get(name, 0) for ix in fitting)
             for name, _ in demand.counted
@@ -286,14 +288,16 @@ class Shortages:
         reason = Reason.INSUFFICIENT_GPU if is_mig else Reason.INSUFFICIENT_NODE_RESOURCES
         if most[name] >= n:
             asked = " and ".join(f"{n} {name}" for name, n in demand.counted)
-            return _Cause(reason, f"{crowd.needs(asked)}; no node has all of that free together")
+            return _Cause(
+                reason, f"{pod_class.needs(asked)}; no node has all of that free together"
+            )
         beside = " that has the GPUs" if demand.devices else ""
         lack = f"one node{beside} has at most {most[name]} {name} free"
-        return _Cause(reason, f"{crowd.needs(f'{n} {name}')}; {lack}")
+        return _Cause(reason, f"{pod_class.needs(f'{n} {name}')}; {lack}")
 
-    def _lack_of_host(self, crowd: _Crowd, having: Sequence[int]) -> _Cause:
-        """What of CPU, memory and pod slots the nodes lack that have all else."""
-        now, demand = self.places.sim.now, crowd.pod.demand
+    def _host_shortage(self, pod_class: _PodClass, having: Sequence[int]) -> _Cause:
+        """Which of CPU, memory and pod slots is short on every node with all else free."""
+        now, demand = self.places.sim.now, pod_class.pod.demand
         beside = " with its GPUs free" if demand.devices else ""
         asked = (
             (demand.cpu_milli, format_cpus, now.free_cpu_milli),
@@ -303,17 +307,19 @@ class Shortages:
         for amount, in_words, free in asked:
             ix = max(having, key=free.__getitem__)
             if amount and free[ix] < amount:
-                needs = crowd.needs(in_words(amount))
+                needs = pod_class.needs(in_words(amount))
                 name, most = now.cards.names[ix], max(0, free[ix])
                 why = f"{needs}; a node{beside} has at most {in_words(most)} ({name})"
                 return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
-        why = f"{crowd.needs(_host(demand))}; no node{beside} has all of that free together"
+        why = (
+            f"{pod_class.needs(_host_text(demand))}; no node{beside} has all of that free together"
+        )
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
 
-    def _name_domain(
+    def _with_topology(
         self, rules: Iterable[tuple[TopologyRule, list[PodView]]], pool: str, found: _Cause
     ) -> _Cause:
-        """The same with what the topology has to do with it."""
+        """The cause `found`, or the topology rule that makes the chunk fail."""
         n_most, has_domain = 0, False
         for rule, pods in rules:
             level = rule.required
@@ -321,38 +327,42 @@ class Shortages:
             if level not in known:
                 why = f"topology {rule.topology} has no level {level}"
                 return _Cause(Reason.UNKNOWN_TOPOLOGY, why)
-            crowd = _crowds(pods)[0]
-            room = self.places.roomiest(crowd.pod, pool, rule)
+            pod_class = _pod_classes(pods)[0]
+            room = self.places.roomiest(pod_class.pod, pool, rule)
             n_most, has_domain = max(n_most, len(pods)), has_domain or room is not None
-            if room is not None and 0 < room < crowd.count:
-                needs = crowd.needs(_cards(crowd.pod.demand) or _host(crowd.pod.demand))
+            if room is not None and 0 < room < pod_class.count:
+                needs = pod_class.needs(
+                    _gpu_text(pod_class.pod.demand) or _host_text(pod_class.pod.demand)
+                )
                 lack = f"no one {level} has a place for all; the roomiest takes {room}"
-                why = f"{needs}; {lack} of {crowd.count}"
+                why = f"{needs}; {lack} of {pod_class.count}"
                 is_fixed = self.places.pools[pool].elastic is None
-                is_for_ever = is_fixed and not self.bound.allows_together(rule, pods, pool)
-                return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, is_for_ever)
+                is_permanent = is_fixed and not self.bound.allows_together(rule, pods, pool)
+                return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, is_permanent)
         if n_most <= 1 or not has_domain:
             return found
         levels = " and ".join(dict.fromkeys(rule.required or "" for rule, _ in rules))
         why = f"{found.why}, and they must be together in one {levels}"
-        return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, found.is_for_ever)
+        return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, found.is_permanent)
 
 
-def _crowds(pods: Sequence[PodView]) -> list[_Crowd]:
-    """A pod of each shape, those first that ask for most of the cards."""
+def _pod_classes(pods: Sequence[PodView]) -> list[_PodClass]:
+    """The pods by shape; the shape with the largest GPU request per pod comes first."""
     first: dict[tuple[Demand, int], PodView] = {}
     for pod in pods:
         first.setdefault((pod.demand, id(pod.constraints)), pod)
     found = [
-        _Crowd(first[demand, constraints], count, len(pods))
+        _PodClass(first[demand, constraints], count, len(pods))
         for demand, constraints, count in key_of(shapes_of(pods))
     ]
-    found.sort(key=lambda crowd: -crowd.pod.demand.devices * (crowd.pod.demand.milli or 1))
+    found.sort(
+        key=lambda pod_class: -pod_class.pod.demand.devices * (pod_class.pod.demand.milli or 1)
+    )
     return found
 
 
-def _cards(demand: Demand) -> str:
-    """What it asks for of GPUs, as its owner would say it; empty where that is nothing."""
+def _gpu_text(demand: Demand) -> str:
+    """The GPU request, as its owner would write it; empty if there is none."""
     n = demand.devices
     if n == 0 or (demand.milli == MILLI_PER_GPU and n == 1):
         return "1 GPU" if n else ""

@@ -1,8 +1,8 @@
 """Placement by fragmentation gradient descent, for pools with the rule `fgd`.
 
-A pod goes where it makes the least idle GPU useless to the pods that are expected (see
-`extender.kernels.typical`); expected are pods like those that the snapshot knows, in the same
-proportions. What was worked out for a node is kept until the simulation touches that node.
+A pod goes to the node and card where it makes the least idle GPU useless to the expected pods (see
+`extender.kernels.typical`). The expected pods have the shapes of the snapshot's pods, in the same
+proportions. A node's scores are cached until the simulation touches that node.
 """
 
 from array import array
@@ -26,12 +26,12 @@ from extender.policy.placement.simulation import Moment, Simulation
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
 
-_FREE_OF_CHARGE = array("i", [0]) * MOST_MODELS
+_NO_EXTRA_COST = array("i", [0]) * MOST_MODELS
 
 
 @dataclass(slots=True)
 class _NodeFigures:
-    """Figures of all nodes at one moment, true up to the simulation's step `n_seen`."""
+    """Cached figures of all nodes, current as of the first `n_seen` touched nodes."""
 
     fragments: Fragments
     n_seen: int = 0
@@ -50,9 +50,9 @@ class Fragmentation:
     def best_place(
         self, demand: Demand, candidates: "array[int]", pool: str, moment: Moment
     ) -> tuple[int, int]:
-        """The best of `candidates` and its best card; card -1: as bin-pack has it; -1, -1: none.
+        """The best candidate and its best card. Card -1: bin-pack chooses; -1, -1: none fits.
 
-        Costs the nodes that were touched since, and one pass over the candidates.
+        Costs the nodes touched since the last call, and one pass over the candidates.
         """
         known = self._measured(pool, moment)
         table = self._sim.table(moment)
@@ -67,11 +67,11 @@ class Fragmentation:
             stale = self._touched(seen[0])
             kernel.score_nodes(table, known.fragments, demand, stale, scores)
             seen[0] = known.n_seen
-        ix = kernel.best_of(scores, candidates, known.fragments.model_ix, _FREE_OF_CHARGE)
+        ix = kernel.best_of(scores, candidates, known.fragments.model_ix, _NO_EXTRA_COST)
         return ix, scores.card[ix] if ix >= 0 else -1
 
     def _measured(self, pool: str, moment: Moment) -> _NodeFigures:
-        """The pool's figures, brought up to date."""
+        """The pool's figures, updated for the touched nodes."""
         key, table = (pool, moment), self._sim.table(moment)
         known = self._known.get(key)
         if known is None:
@@ -90,15 +90,14 @@ class Fragmentation:
 
 
 def _number_models(nodes: NodeTable) -> dict[int, int]:
-    """The number of every node's card model; models beyond those that can be told apart share
-    the last one."""
+    """A number per card model, by node ix; all models beyond `MOST_MODELS` share the last one."""
     names = sorted(set(nodes.cards.model))
     numbers = {name: min(at, MOST_MODELS - 1) for at, name in enumerate(names)}
     return {ix: numbers[name] for ix, name in enumerate(nodes.cards.model)}
 
 
 def _typical_pods(snapshot: Snapshot, pool: str, model_ix: Mapping[int, int]) -> list[TypicalPod]:
-    """The most frequent kinds among all pods that may use the pool; costs one pass over them."""
+    """The most frequent shapes of all pods that may use the pool; costs one pass over the pods."""
     nodes = snapshot.nodes
     here = [ix for ix in range(len(nodes)) if nodes.pool[ix] == pool]
     card_mib = max((nodes.cards.card_mib[ix] for ix in here), default=0)
@@ -122,7 +121,7 @@ def _typical_pods(snapshot: Snapshot, pool: str, model_ix: Mapping[int, int]) ->
 
 
 def _models(nodes: NodeTable, wanted: tuple[str, ...], model_ix: Mapping[int, int]) -> int:
-    """The card models that the words mean, as bits."""
+    """The card models that contain one of the `wanted` words, as bits; all if there is none."""
     if not wanted:
         return ALL_MODELS
     words = [word.lower() for word in wanted]

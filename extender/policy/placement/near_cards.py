@@ -1,9 +1,9 @@
-"""Which cards of its node a pod gets where the node says which of them are near one another.
+"""Chooses cards that are near one another, on nodes whose labels describe card proximity.
 
-A pod of whole cards gets cards of the tightest set that has as many free: NVLink before PCIe before
-NUMA. Of several such sets it gets the one with the fewest free cards, so that the others stay
-whole. A part of a card that no partly used card takes opens a card by the same rule, save where the
-pool spreads. On a node that says nothing, the kernel chooses.
+A pod that requests whole cards gets them from the tightest set with enough idle cards: NVLink
+before PCIe before NUMA. Among equally tight sets, the one with the fewest idle cards is used, so
+that the others stay whole. A fractional request that fits no partly used card gets an idle card by
+the same rule, unless the pool spreads. On nodes without such labels the kernel chooses.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _Cards = tuple[int, ...]
 
 
 def pick_near(table: NodeTable, ix: int, demand: Demand, rule: int) -> Sequence[int]:
-    """The cards of node `ix` that such a pod gets, in order; none where it does not fit."""
+    """The cards of node `ix` for a pod with this demand, in order; empty if it does not fit."""
     chosen = kernel.pick_cards(table.cards, ix, demand, rule)
     kinds = known_card_sets(table.labels[ix])
     if not kinds or not chosen:
@@ -36,20 +36,23 @@ def pick_near(table: NodeTable, ix: int, demand: Demand, rule: int) -> Sequence[
 
 @lru_cache(maxsize=4096)
 def nearest(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
-    """`n` of the idle cards, as near one another as there are; `kinds` are the widest first.
+    """`n` of the idle cards, as near one another as possible; `kinds` are the widest first.
 
-    Remembered: nodes of one model have the same sets, and few different cards are idle.
+    Cached: nodes of one model have the same sets, and few combinations of idle cards occur.
     """
     for at in range(len(kinds) - 1, -1, -1):
         holding = [cards for cards in _split(idle, kinds[at]) if len(cards) >= n]
         if holding:
             around = [list(_split(idle, wider)) for wider in kinds[:at]]
-            return _fill(min(holding, key=lambda each: _left(each, around)), n, kinds[at + 1 :])
+            return _fill(
+                min(holding, key=lambda each: _idle_counts(each, around)), n, kinds[at + 1 :]
+            )
     return _fill(idle, n, kinds)
 
 
 def _fill(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
-    """`n` of these cards, of which no set of the `kinds` has so many: the largest first."""
+    """`n` of the idle cards, where no set of `kinds` has that many: the largest set is used up
+    first."""
     if not kinds:
         return idle[:n]
     largest = max(_split(idle, kinds[0]), key=lambda cards: (len(cards), -cards[0]))
@@ -58,7 +61,7 @@ def _fill(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
 
 
 def _split(idle: _Cards, sets: CardSets) -> Iterator[_Cards]:
-    """The idle cards by set; a card of no set is by itself."""
+    """The idle cards grouped by set; a card outside all sets is a group of its own."""
     for each in sets:
         if found := tuple(card for card in idle if card in each):
             yield found
@@ -66,8 +69,8 @@ def _split(idle: _Cards, sets: CardSets) -> Iterator[_Cards]:
     yield from ((card,) for card in idle if card not in known)
 
 
-def _left(cards: _Cards, around: Sequence[Sequence[_Cards]]) -> tuple[int, ...]:
-    """How many cards are idle there, then in the sets around it from the tightest; the first
-    card, so that no two are equal."""
+def _idle_counts(cards: _Cards, around: Sequence[Sequence[_Cards]]) -> tuple[int, ...]:
+    """Sort key: the number of idle cards in the set, then in each wider set around it; the first
+    card breaks ties."""
     wider = (next(each for each in split if cards[0] in each) for split in reversed(around))
     return len(cards), *map(len, wider), cards[0]

@@ -1,4 +1,4 @@
-"""What has no place anywhere in a node pool: known as long as nothing changes, without a search."""
+"""Caches which demands fit no node of a pool, so that they are not searched for again."""
 
 from array import array
 from collections.abc import Sequence
@@ -12,18 +12,17 @@ from extender.state.model import Constraints
 
 @dataclass(slots=True, eq=False)
 class Fullness:
-    """Of the nodes as they are later. `touched` are those on which anything changed, in order; the
-    caller adds to it."""
+    """Concerns the `later` table. `touched` has the changed nodes in order; the caller appends."""
 
     places: Placer
     pool: str
     touched: Sequence[int]
-    #: The constraints, kept so that their id is not used again, of each demand that had no place
-    #: anywhere when so many of the nodes touched had been seen.
+    #: Demands that fit no node, with the length of `touched` at the last check. The constraints are
+    #: kept alive, so that their id is not reused.
     _known: dict[tuple[Demand, int], tuple[Constraints, int]] = field(default_factory=dict)
 
     def is_full(self, demand: Demand, constraints: Constraints) -> bool:
-        """Whether no node of the pool has a place later for a pod that asks for this."""
+        """Whether no node of the pool has room in `later` for a pod with this demand."""
         key, n_touched = (demand, id(constraints)), len(self.touched)
         known = self._known.get(key)
         if known is not None:
@@ -41,7 +40,7 @@ class Fullness:
         return True
 
     def forget(self) -> None:
-        """Anything may have changed."""
+        """Drop the cache, since any node may have changed."""
         self._known.clear()
 
     def _has_place(self, demand: Demand, nodes: "array[int]") -> bool:

@@ -1,7 +1,7 @@
-"""Which nodes a pod may use by its constraints and the nodes' labels and taints, whatever is free.
+"""Which nodes a pod's constraints, and the nodes' labels and taints, allow; ignores free capacity.
 
 The rules are kube-scheduler's for node selectors, required node affinity and taints
-(`plugins/nodeaffinity`, `plugins/tainttoleration`), so that a plan is not refused later.
+(`plugins/nodeaffinity`, `plugins/tainttoleration`), so that kube-scheduler accepts the plan.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from extender.state.model import Constraints
 from extender.state.nodes import BY_NODE, NodeTable
 
 _SOFT: Final = "PreferNoSchedule"
-#: Why a node whose cards come in another way does not do, by the way that the pod needs.
+#: Why a node that does not offer the delivery is refused, by the delivery that the pod needs.
 _OTHER_DELIVERY: Final[Mapping[Delivery, str]] = {
     "resource": "give cards by ResourceClaims only",
     "agent": "give cards by ResourceClaims only",
@@ -37,14 +37,14 @@ WHOLE_POOL: Final = NodeSet()
 
 
 class NodeFilter:
-    """Candidate nodes per pool, Constraints object and frame, worked out once each."""
+    """Candidate nodes per pool, Constraints object and frame; each result is cached."""
 
     def __init__(self, nodes: NodeTable, now_s: int, kept: frozenset[int] = frozenset()) -> None:
-        """`kept` are nodes (by ix) on which a place is kept for a share that a claim asks for."""
+        """`kept` are nodes (by ix) with a nomination for a share that a claim requests."""
         self._nodes = nodes
         self._now_s = now_s
         self._kept = kept
-        # Found at the first call: in a cycle without pending pods there is none.
+        # Computed at the first call, since a cycle without pending pods does not need it.
         self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
         self._has_claims = any(offers is not BY_NODE for offers in nodes.offers)
@@ -53,11 +53,11 @@ class NodeFilter:
             for ix, taints in enumerate(nodes.taints)
             if taints and any(taint.effect == _SOFT for taint in taints)
         )
-        # Constraints and frames are kept beside their ids, so that an id can't be used again.
+        # Keeps constraints and frames alive, so that their ids are not reused.
         self._found: dict[tuple[str, int, int], tuple[Constraints, NodeSet, array[int]]] = {}
 
     def ready(self, pool: str) -> list[int]:
-        """All nodes of the pool on which pods may be placed, in order of their names."""
+        """The ready nodes of the pool, in order of their names."""
         if self._ready is None:
             self._ready = self._find_ready()
         return self._ready.get(pool, [])
@@ -74,16 +74,16 @@ class NodeFilter:
     def candidates(
         self, pool: str, constraints: Constraints, frame: NodeSet = WHOLE_POOL
     ) -> "array[int]":
-        """Ready nodes of the frame that the constraints allow: int32 ix in order of their names."""
+        """Ready nodes of the frame that the constraints allow: int32 ix, in order of node names."""
         key = pool, id(constraints), id(frame)
         found = self._found.get(key)
         if found is None:
-            allowed = array("i", self._look(pool, constraints, frame))
+            allowed = array("i", self._find(pool, constraints, frame))
             found = self._found[key] = constraints, frame, allowed
         return found[2]
 
     def without_instances(self, found: "array[int]") -> "array[int]":
-        """Those of the nodes `found` that have no counted resources (MIG instances)."""
+        """The nodes of `found` without counted resources (MIG instances)."""
         if not self._has_counted:
             return found
         counted = self._nodes.free_counted
@@ -91,11 +91,11 @@ class NodeFilter:
 
     @property
     def has_avoided(self) -> bool:
-        """Whether a taint of any node asks pods to avoid it."""
+        """Whether any node has a PreferNoSchedule taint."""
         return bool(self._avoided)
 
     def unavoided(self, found: "array[int]", constraints: Constraints) -> "array[int]":
-        """Those of the nodes `found` that no taint asks such pods to avoid."""
+        """The nodes of `found` without a PreferNoSchedule taint that these pods do not tolerate."""
         if not self._avoided:
             return found
         mine, taints = constraints.tolerations, self._nodes.taints
@@ -105,7 +105,7 @@ class NodeFilter:
         )
 
     def why_none(self, pool: str, constraints: Constraints) -> str:
-        """What keeps such pods off the ready nodes of the pool, where it has no candidate."""
+        """Why no ready node of the pool is a candidate, as text."""
         ready = self.ready(pool)
         if not ready:
             return f"no node of pool {pool} is ready"
@@ -116,8 +116,8 @@ class NodeFilter:
         listed = ", ".join(f"{n} {cause}" for cause, n in sorted(causes.items()) if cause)
         return f"of {len(ready)} ready nodes of pool {pool}, {listed}"
 
-    def _look(self, pool: str, constraints: Constraints, frame: NodeSet) -> list[int]:
-        if frame.nodes is None and not self._has_claims and _says_nothing(constraints):
+    def _find(self, pool: str, constraints: Constraints, frame: NodeSet) -> list[int]:
+        if frame.nodes is None and not self._has_claims and _has_only_tolerations(constraints):
             taints = self._nodes.taints
             mine = constraints.tolerations
             return [ix for ix in self.ready(pool) if not taints[ix] or tolerates(mine, taints[ix])]
@@ -133,9 +133,9 @@ class NodeFilter:
         return not self._why_not(constraints, ix)
 
     def _why_not(self, constraints: Constraints, ix: int) -> str:
-        """What keeps such pods off the node, or nothing."""
+        """Why the node is not a candidate, as text; empty if it is one."""
         nodes = self._nodes
-        if cause := self._why_not_given(constraints, ix):
+        if cause := self._why_not_delivered(constraints, ix):
             return cause
         labels = nodes.labels[ix]
         if any(labels.get(key) != value for key, value in constraints.node_selector):
@@ -149,18 +149,20 @@ class NodeFilter:
         affinity = constraints.affinity
         if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
             return "do not meet the node affinity"
-        return self._why_not_again(constraints, nodes.cards.names[ix], labels)
+        return self._why_not_beyond_spec(constraints, nodes.cards.names[ix], labels)
 
-    def _why_not_given(self, constraints: Constraints, ix: int) -> str:
-        """Why the node's cards do not come in the way that the pod needs. A claim for a share has
-        to get just as much as it asks for, since that is what the ledger counts."""
+    def _why_not_delivered(self, constraints: Constraints, ix: int) -> str:
+        """Why the node cannot deliver cards as the pod needs them; empty if it can.
+
+        A claim for a share must get exactly what it requests, since the ledger counts the request.
+        """
         delivery = constraints.delivery
         if delivery is not None and delivery not in self._nodes.offers[ix]:
             return _OTHER_DELIVERY[delivery]
         mib = constraints.share_mib
         given = {steps.given_mib(mib) for steps in self._nodes.share_steps[ix]}
         if constraints.delivery == "share" and ix in self._kept:
-            # kube-scheduler, which picks the card, does not know of the place.
+            # kube-scheduler picks the card, and does not know of the nomination.
             return "keep a place for another share until pods leave it"
         if not mib or given <= {mib}:
             return ""
@@ -168,8 +170,10 @@ class NodeFilter:
             return f"give no claim as much as {mib} MiB of a card"
         return f"would give {max(given)} MiB to a claim for {mib}, so ask for {max(given)}Mi"
 
-    def _why_not_again(self, constraints: Constraints, name: str, labels: Mapping[str, str]) -> str:
-        """What keeps pods off the node that the pods' own words do not say."""
+    def _why_not_beyond_spec(
+        self, constraints: Constraints, name: str, labels: Mapping[str, str]
+    ) -> str:
+        """Why volumes, the release, or earlier refusals exclude the node; empty if none does."""
         if not all(selects(each, labels, name) for each in constraints.volumes):
             return "can't reach its volumes"
         if constraints.only_nodes and name not in constraints.only_nodes:
@@ -179,24 +183,24 @@ class NodeFilter:
         return ""
 
 
-def _says_nothing(constraints: Constraints) -> bool:
-    """Whether only taints decide."""
-    asked = constraints.node_selector or constraints.gpu_models or constraints.affinity
-    placed = constraints.only_nodes or constraints.barred or constraints.volumes
-    return not (asked or placed or constraints.delivery in BY_CLAIMS)
+def _has_only_tolerations(constraints: Constraints) -> bool:
+    """Whether tolerations are the only constraints."""
+    in_spec = constraints.node_selector or constraints.gpu_models or constraints.affinity
+    beyond_spec = constraints.only_nodes or constraints.barred or constraints.volumes
+    return not (in_spec or beyond_spec or constraints.delivery in BY_CLAIMS)
 
 
 def tolerates(
     tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...], but: tuple[str, ...] = (_SOFT,)
 ) -> bool:
-    """Whether no taint keeps the pod off the node; one of an effect in `but` never does."""
+    """Whether the pod tolerates all taints; taints with an effect in `but` are ignored."""
     return all(
         taint.effect in but or any(_covers(t, taint) for t in tolerations) for taint in taints
     )
 
 
 def selects(selector: NodeSelector, labels: Mapping[str, str], name: str) -> bool:
-    """Whether one term of a required node affinity holds; an empty term never does."""
+    """Whether one term of a required node affinity matches the node; an empty term never does."""
     return any(_term_holds(term, labels, name) for term in selector.node_selector_terms)
 
 

@@ -1,8 +1,8 @@
-"""Places for the pods of one chunk: nodes and cards, all of them or none.
+"""Places the pods of one chunk on nodes and cards, either all of them or none.
 
-Pods of one shape are placed in bulk. A shape that found no place is remembered: no chunk that wants
-as much or more is tried again until something is released, so a queue of identical pods that don't
-fit costs one search.
+Pods of one shape are placed in bulk. A shape that does not fit is remembered, and no chunk that
+requests as much or more is tried until something is released. So a queue of identical pods that do
+not fit costs one search.
 """
 
 from array import array
@@ -43,13 +43,13 @@ _RULES: Final[Mapping[PlacementRule, int]] = {
     "spread": kernel.SPREAD,
     "best-fit": kernel.BEST_FIT,
     "first-fit": kernel.FIRST_FIT,
-    # Where several pods of one shape belong together; single pods go by `fragmentation`.
+    # For several pods of one shape; single pods are placed by `fragmentation`.
     "fgd": kernel.BINPACK,
 }
 
 
 def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
-    """Whether the node has just these cards, and all else that the pod asks for, free."""
+    """Whether exactly these cards, and all else that the pod requests, are free on the node."""
     at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
     return (
         all(c.index < n_cards and table.cards.card_free[at + c.index] >= c.milli for c in cards)
@@ -59,7 +59,7 @@ def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
 
 
 def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
-    """Whether the node has the CPU, the memory and a pod slot free."""
+    """Whether the node has enough free CPU and memory, and a free pod slot."""
     return (
         table.free_pods[ix] > 0
         and (demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= demand.cpu_milli)
@@ -69,8 +69,11 @@ def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
 
 @dataclass(slots=True)
 class Placer:
-    """The search, on a simulation. In `open_pools` places that a reservation keeps count as free
-    for now. While it `_is_packing`, the placements of the pools do not count."""
+    """Searches for placements and holds them in the simulation.
+
+    In `open_pools` the cards of the backfill reservation count as free for now. While
+    `_is_packing`, bin-pack replaces the placement rules of the pools.
+    """
 
     sim: Simulation
     node_filter: NodeFilter
@@ -91,7 +94,7 @@ class Placer:
         chunk: Sequence[PodView] | None = None,
         frame: NodeSet = WHOLE_POOL,
     ) -> list[Placement] | None:
-        """Hold a place for every pod of the chunk in the simulation, or for none and return None.
+        """Place every pod of the chunk in the simulation, or none and return None.
 
         `chunk` is the workload's next one unless another is given.
         """
@@ -111,26 +114,27 @@ class Placer:
         else:
             placed = self.place_in(pods, pool, moment)
         if placed is None and not self.pod_affinity.concerns(pods):
-            self._remember(shapes, pool, moment)
+            self._remember_failure(shapes, pool, moment)
         return placed
 
     def has_place(
         self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
     ) -> bool:
-        """Whether `place_chunk` finds places; holds none."""
+        """Whether `place_chunk` succeeds; nothing stays held."""
         mark = self.sim.checkpoint()
         placed = self.place_chunk(pending, pool, moment, chunk)
         self.sim.rollback(mark)
         return placed is not None
 
     def domains(self, pool: str, placer: DomainPlacer, could: NodeTable) -> DomainSearch:
-        """The search for places in domains, held by `placer`. `could` has free what a domain could
-        have free at best."""
+        """The search through topology domains; `placer` holds the placements.
+
+        `could` has the most that could become free on each node.
+        """
         return DomainSearch(self.topologies, self.node_filter, pool, placer, could)
 
     def nearness(self, workload: WorkloadView, chunk: Sequence[PodView]) -> GroupView | None:
-        """The tree of groups by whose domains the chunk is placed; None if its pods may be
-        anywhere."""
+        """The tree of groups that confines the chunk to topology domains; None if nothing does."""
         if label := self.pod_affinity.together(chunk):
             return beside_one_another(workload, label)
         return workload.tree if has_topology(workload) else None
@@ -138,15 +142,15 @@ class Placer:
     def place_in(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> list[Placement] | None:
-        """Hold a place within the frame for every pod, or for none and return None."""
+        """Place every pod within the frame, or none and return None."""
         mark = self.sim.checkpoint()
         for in_order in self.orders(pods, pool):
             placed: list[Placement] = []
             for group in alike(in_order):
-                if len(group) > 1 and self._may_go_in_bulk(group):
-                    more = self._place_alike(group, pool, moment, frame)
+                if len(group) > 1 and self._can_place_in_bulk(group):
+                    more = self._place_same_shape(group, pool, moment, frame)
                 else:
-                    more = self._place_singly(group, pool, moment, frame)
+                    more = self._place_one_by_one(group, pool, moment, frame)
                 if more is None:
                     self.sim.rollback(mark)
                     break
@@ -156,8 +160,10 @@ class Placer:
         return None
 
     def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[list[PodView]]:
-        """The orders in which places are looked for, one pod after the other, until there is one
-        for each. Pods of several shapes are packed in the end, whatever the pool's placement."""
+        """The orders in which to place the pods, tried until all pods fit.
+
+        For pods of several shapes, all orders are then tried again with bin-pack.
+        """
         candidates = self.node_filter.candidates
         in_orders = list(placing_orders(pods, lambda p: len(candidates(pool, p.constraints))))
         yield from in_orders
@@ -177,39 +183,41 @@ class Placer:
         *,
         avoided: frozenset[int] = frozenset(),
     ) -> Placement | None:
-        """Hold the best place for one pod in the simulation, or None. Nodes that are `avoided` (by
-        ix), and those that a taint asks the pod to avoid, are used where no other has room."""
+        """Place one pod on its best node in the simulation; None if it does not fit.
+
+        Nodes in `avoided` (by ix) and nodes with a PreferNoSchedule taint that the pod does not
+        tolerate are used only if no other node has room.
+        """
         everywhere = self.candidates(pod, pool, moment, frame)
         unavoided = self.node_filter.unavoided(everywhere, pod.constraints)
         best = array("i", [ix for ix in unavoided if ix not in avoided]) if avoided else unavoided
-        ix, card = self._best_place(pod, pool, moment, best)
+        ix, card = self._best_node(pod, pool, moment, best)
         for wider, last in ((unavoided, best), (everywhere, unavoided)):
             if ix < 0 and len(last) < len(wider):
-                ix, card = self._best_place(pod, pool, moment, wider)
+                ix, card = self._best_node(pod, pool, moment, wider)
         return None if ix < 0 else self.place_on(pod, ix, pool, moment, card)
 
-    def _best_place(
+    def _best_node(
         self, pod: PodView, pool: str, moment: Moment, candidates: "array[int]"
     ) -> tuple[int, int]:
-        """The best node for the pod and the card there, -1 where the rule does not name one; -1, -1
-        where none has room."""
+        """The best node and its card (-1 if the rule names none); -1, -1 if no node has room."""
         demand, rule, table = pod.demand, self._rule(pod, pool), self.sim.table(moment)
         if self._is_fgd(pod, pool):
             return self.fragmentation.best_place(demand, candidates, pool, moment)
         if demand.counted and not demand.wants_gpu:
-            candidates, rule = _by_instances(table, candidates, rule), kernel.FIRST_FIT
+            candidates, rule = _sorted_by_instances(table, candidates, rule), kernel.FIRST_FIT
         elif not demand.wants_gpu:
-            candidates = self._without_instances(pod, moment, candidates)
+            candidates = self._prefer_plain_nodes(pod, moment, candidates)
         return kernel.best_node(table, demand, candidates, rule), -1
 
     def place_on(
         self, pod: PodView, ix: int, pool: str, moment: Moment, card: int = -1
     ) -> Placement:
-        """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
+        """Place the pod on node `ix`, which must have room, and on `card` if one is given."""
         table = self.sim.table(moment)
         indices: tuple[int, ...] = (card,)
         if pod.constraints.delivery == "share":
-            # As kube-scheduler does, which allocates it.
+            # kube-scheduler allocates the card, by first fit.
             indices = tuple(kernel.pick_cards(table.cards, ix, pod.demand, kernel.FIRST_FIT))
         elif card < 0:
             indices = tuple(pick_near(table, ix, pod.demand, self._rule(pod, pool)))
@@ -218,7 +226,7 @@ class Placer:
         return Placement(pod, table.cards.names[ix], shares)
 
     def shares(self, ix: int, demand: Demand, indices: tuple[int, ...]) -> Cards:
-        """What such a pod gets of these cards of node `ix`."""
+        """The share of these cards of node `ix` that a pod with this demand gets."""
         key = self.sim.later.cards.card_mib[ix], demand, indices
         known = self._shares.get(key)
         if known is None:
@@ -226,15 +234,16 @@ class Placer:
         return known
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
-        """How many such pods the roomiest domain of the required level takes now, or None."""
+        """How many such pods the roomiest domain of the required level holds now; None if there is
+        no domain."""
         search = self.domains(pool, FreeCapacity(self, "now"), self.sim.now)
         return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
 
     def candidates(
         self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> "array[int]":
-        """Nodes of the frame that the pod may use: by its constraints, by pod affinity, and by what
-        is free of the resources that are counted one by one."""
+        """Nodes of the frame that the pod's constraints and pod affinity allow, and that have
+        enough free counted resources."""
         found = self.node_filter.candidates(pool, pod.constraints, frame)
         demand = pod.demand
         if demand.counted:
@@ -243,7 +252,7 @@ class Placer:
         return self.pod_affinity.allowed(pod, found, moment)
 
     def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
-        """Whether something no harder was tried before and had no place."""
+        """Whether a shape as easy to place as one of these has already failed."""
         for known in self._failed.get((pool, moment, pool in self.open_pools), ()):
             for shape in shapes:
                 if shape.is_no_easier_than(known):
@@ -251,11 +260,11 @@ class Placer:
         return False
 
     def forget_failures(self, pool: str) -> None:
-        """Something of the pool was released: what had no place later may have one."""
+        """Something in the pool was released, so shapes that failed for `later` may fit."""
         for is_open in (False, True):
             self._failed.pop((pool, "later", is_open), None)
 
-    def _place_singly(
+    def _place_one_by_one(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
     ) -> list[Placement] | None:
         placed = []
@@ -266,15 +275,15 @@ class Placer:
             placed.append(placement)
         return placed
 
-    def _place_alike(
+    def _place_same_shape(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
     ) -> list[Placement] | None:
-        """Places for pods of one shape that belong together: where bin-pack doesn't say how, on as
-        few nodes as there can be."""
+        """Place pods of one shape; under best-fit and fgd, GPU pods go on as few nodes as
+        possible."""
         first, table = pods[0], self.sim.table(moment)
         candidates = self.node_filter.candidates(pool, first.constraints, frame)
         if len(self.node_filter.unavoided(candidates, first.constraints)) < len(candidates):
-            return self._place_singly(pods, pool, moment, frame)
+            return self._place_one_by_one(pods, pool, moment, frame)
         counts = array("i", bytes(4 * len(candidates)))
         kernel.count_room(table, first.demand, candidates, len(pods), counts)
         if sum(counts) < len(pods):
@@ -282,7 +291,7 @@ class Placer:
         rule = self._rule(first, pool)
         is_fgd = self._is_fgd(first, pool)
         if first.demand.wants_gpu and (rule == kernel.BEST_FIT or is_fgd):
-            return self._place_on_few(
+            return self._place_on_fewest_nodes(
                 pods, pool, moment, dict(zip(candidates, counts, strict=True))
             )
         placed = []
@@ -293,21 +302,21 @@ class Placer:
             placed.append(self.place_on(pod, ix, pool, moment))
         return placed
 
-    def _place_on_few(
+    def _place_on_fewest_nodes(
         self, pods: Sequence[PodView], pool: str, moment: Moment, rooms: dict[int, int]
     ) -> list[Placement] | None:
-        """Places on as few nodes as there can be; `rooms` is how many of the pods each node takes.
+        """Place the pods on as few nodes as possible; `rooms` is how many pods each node holds.
 
-        As long as no node takes all that are left, one that takes most is filled; the rest goes
-        where it fits most tightly.
+        While no node holds all remaining pods, the roomiest one is filled. The remaining pods then
+        go to the node that they fit most tightly.
         """
         table, demand, rule = self.sim.table(moment), pods[0].demand, self._rule(pods[0], pool)
         placed: list[Placement] = []
         while (n_left := len(pods) - len(placed)) and any(rooms.values()):
             enough = [room for room in rooms.values() if room >= n_left]
             room = min(enough) if enough else max(rooms.values())
-            alike_nodes = array("i", [ix for ix in rooms if rooms[ix] == room])
-            ix = kernel.best_node(table, demand, alike_nodes, rule)
+            same_room = array("i", [ix for ix in rooms if rooms[ix] == room])
+            ix = kernel.best_node(table, demand, same_room, rule)
             rooms[ix] = 0
             for pod in pods[len(placed) : len(placed) + room]:
                 if not kernel.pick_cards(table.cards, ix, demand, rule):
@@ -315,11 +324,11 @@ class Placer:
                 placed.append(self.place_on(pod, ix, pool, moment))
         return placed if len(placed) == len(pods) else None
 
-    def _without_instances(
+    def _prefer_plain_nodes(
         self, pod: PodView, moment: Moment, candidates: "array[int]"
     ) -> "array[int]":
-        """Nodes for work without GPUs: those that are partitioned into instances only where no
-        other has room."""
+        """The candidates without MIG instances, for a pod without GPUs; all if none of those has
+        room."""
         plain = self.node_filter.without_instances(candidates)
         if len(plain) == len(candidates):
             return candidates
@@ -331,8 +340,8 @@ class Placer:
         placement = view.gpu_placement if demand.wants_gpu else view.cpu_placement
         return placement == "fgd" and not demand.counted and not self._is_packing
 
-    def _may_go_in_bulk(self, pods: Sequence[PodView]) -> bool:
-        """Whether pods of one shape may be placed without a look at pod affinity."""
+    def _can_place_in_bulk(self, pods: Sequence[PodView]) -> bool:
+        """Whether neither counted resources nor pod affinity matter for these pods of one shape."""
         return not pods[0].demand.counted and not self.pod_affinity.concerns(pods)
 
     def _is_packed(self, pods: Iterable[PodView], pool: str) -> bool:
@@ -345,8 +354,8 @@ class Placer:
         rule = view.gpu_placement if pod.demand.is_gpu_work else view.cpu_placement
         return kernel.BINPACK if self._is_packing else _RULES[rule]
 
-    def _remember(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
-        # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.
+    def _remember_failure(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
+        # For a chunk of several shapes it is not known which one failed.
         if len(shapes) != 1:
             return
         failed = self._failed.setdefault((pool, moment, pool in self.open_pools), [])
@@ -356,7 +365,7 @@ class Placer:
 
 @dataclass(slots=True)
 class FreeCapacity:
-    """A DomainPlacer that takes what is free at one moment."""
+    """A DomainPlacer that uses only what is free at one moment."""
 
     places: Placer
     moment: Moment
@@ -368,7 +377,7 @@ class FreeCapacity:
         return self.places.place_in(pods, pool, self.moment, frame)
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
-        """No pod has to leave, so it costs the same everywhere."""
+        """No evictions are needed, so the cost is the same everywhere."""
         return ()
 
     def checkpoint(self) -> int:
@@ -380,9 +389,8 @@ class FreeCapacity:
         self.places.sim.rollback(mark)
 
 
-def _by_instances(table: NodeTable, candidates: "array[int]", rule: int) -> "array[int]":
-    """The candidates sorted: those first that have the fewest instances left, under spread the
-    most; otherwise as they were."""
+def _sorted_by_instances(table: NodeTable, candidates: "array[int]", rule: int) -> "array[int]":
+    """The candidates by free counted resources: fewest first, under spread most first; stable."""
     sign = -1 if rule == kernel.SPREAD else 1
     left = {ix: sign * sum((table.free_counted[ix] or {}).values()) for ix in candidates}
     return array("i", sorted(candidates, key=left.__getitem__))

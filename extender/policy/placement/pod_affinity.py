@@ -1,4 +1,4 @@
-"""Required pod affinity and anti-affinity, while pods come and go in the simulation.
+"""Required pod affinity and anti-affinity, kept current while the simulation adds and evicts pods.
 
 A term selects pods of its owner's namespace that have all its labels, and names a topology key,
 which divides the nodes into domains. Affinity requires such a peer in the domain; where there is
@@ -21,12 +21,12 @@ from extender.state.snapshot import Snapshot
 
 
 @dataclass(slots=True, eq=False)
-class _Census:
-    """Pods by domain, now and later: in `present` those that the term selects, in `keepers` those
-    that have it as an anti-affinity term.
+class _CountedTerm:
+    """A term with its pod counts by domain, now and later.
 
-    `placed_this_cycle` are pods with this affinity term that get places in this cycle: by uid, with
-    the node ix. `bootstrap` is the uid of one that starts in it as the first of its kind.
+    `present` counts the pods that the term selects, `repelling` the pods that have it as an
+    anti-affinity term. `placed_this_cycle` has the pods with this affinity term that are placed in
+    this cycle: by uid, with the node ix. `bootstrap` is the uid of the bootstrap pod among them.
     """
 
     namespace: str
@@ -34,7 +34,7 @@ class _Census:
     present: dict[Moment, Counter[str]] = field(
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
-    keepers: dict[Moment, Counter[str]] = field(
+    repelling: dict[Moment, Counter[str]] = field(
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
     placed_this_cycle: dict[str, tuple[PodView, int]] = field(default_factory=dict)
@@ -45,21 +45,23 @@ class _Census:
         return pod.namespace == self.namespace and set(self.term.labels) <= set(pod.labels)
 
     def keep_placed(self, uids: Collection[str]) -> None:
-        """Of the pods counted so far, only these get their places in this cycle."""
+        """Keep only the pods with these uids in `placed_this_cycle`."""
         placed = self.placed_this_cycle
         self.placed_this_cycle = {uid: placed[uid] for uid in placed if uid in uids}
 
 
 class PodAffinity:
-    """Keeps count of all terms of the snapshot; a Simulation tells it of every step."""
+    """Counts pods for all terms of the snapshot; a Simulation reports every step to it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._nodes = snapshot.nodes
-        self._known: dict[tuple[str, PodTerm], _Census] = {}
-        # By what matters of a pod, so that a thousand alike are looked at once.
-        self._meant: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Census]] = {}
-        # The moment at which a pod must find no peer to be the bootstrap pod.
-        self._first_at: Moment = "now"
+        self._known: dict[tuple[str, PodTerm], _CountedTerm] = {}
+        # By namespace and labels, so that many pods with the same labels cost one pass.
+        self._selecting_cache: dict[
+            tuple[str, tuple[tuple[str, str], ...]], list[_CountedTerm]
+        ] = {}
+        # A pod with no peer anywhere at this moment may be the bootstrap pod.
+        self._bootstrap_moment: Moment = "now"
         self._read(snapshot)
 
     def __bool__(self) -> bool:
@@ -75,8 +77,8 @@ class PodAffinity:
         )
 
     def together(self, pods: Sequence[PodView]) -> str:
-        """The topology key by which one of the pods must be beside another of them; empty where
-        none must."""
+        """The topology key of a term that puts one of the pods beside another of them; empty if
+        there is none."""
         peers: dict[tuple[str, PodTerm], list[PodView]] = {}
         for pod in pods if self._known else ():
             for term in pod.constraints.pod_affinity:
@@ -88,37 +90,36 @@ class PodAffinity:
         return ""
 
     def allowed(self, pod: PodView, candidates: "array[int]", moment: Moment) -> "array[int]":
-        """Those of `candidates` on which the terms of the pod and of all pods there are met."""
+        """The candidates on which the terms of the pod and of all pods there are met."""
         if not self._known or not self.concerns((pod,)):
             return candidates
-        firsts = self._firsts(pod)
+        required = self._bootstrap_domains(pod)
         return array(
             "i",
             [
                 ix
                 for ix in candidates
-                if self._suits(pod, ix, moment)
-                and all(self._nodes.labels[ix].get(key) == domain for key, domain in firsts)
+                if self._meets_terms(pod, ix, moment)
+                and all(self._nodes.labels[ix].get(key) == domain for key, domain in required)
             ],
         )
 
     @contextmanager
     def after_evictions(self) -> Iterator[None]:
-        """Inside, pods that leave in this cycle are gone: another may be the bootstrap pod then."""
-        self._first_at = "later"
+        """Inside the context, pods evicted in this cycle no longer prevent a bootstrap pod."""
+        self._bootstrap_moment = "later"
         try:
             yield
         finally:
-            self._first_at = "now"
+            self._bootstrap_moment = "now"
 
     def start(self, pods: Iterable[PodView]) -> None:
-        """The pods start in this cycle: a bootstrap pod is there before those that are nominated,
-        and needs none of them."""
+        """The pods start in this cycle. A bootstrap pod among them needs no nominated peer."""
         for pod in pods:
             for term in pod.constraints.pod_affinity:
-                census = self._known[pod.namespace, term]
-                if census.selects(pod) and not _has_more(census.present["now"], 1):
-                    census.bootstrap = pod.uid
+                counted = self._known[pod.namespace, term]
+                if counted.selects(pod) and not _has_more(counted.present["now"], 1):
+                    counted.bootstrap = pod.uid
 
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
@@ -135,33 +136,35 @@ class PodAffinity:
                 placed.pop(pod.uid, None)
 
     def can_stay(self, pod: PodView, ix: int, moment: Moment) -> bool:
-        """The same for a pod that is counted on node `ix` already: whether it may stay there."""
-        return not self._known or self._suits(pod, ix, moment, is_there=True)
+        """Whether the terms allow the pod, already counted on node `ix`, to stay there."""
+        return not self._known or self._meets_terms(pod, ix, moment, is_there=True)
 
     def is_apart(self, pod: PodView, ix: int) -> bool:
-        """Whether the pod, which is counted on node `ix`, and the pods that are there later meet
-        one another's anti-affinity terms."""
+        """Whether all anti-affinity terms between the pod, already counted on node `ix`, and the
+        pods there later are met."""
         return not self._known or self._is_apart(pod, self._nodes.labels[ix], ("later", 1))
 
     def unsatisfied(self) -> set[str]:
-        """Uids of pods that get places in this cycle and lack a peer there later."""
+        """Uids of the pods that are placed in this cycle and lack a peer there later."""
         if not self._known:
             return set()
         return {
             uid
-            for census in self._known.values()
-            for uid, (pod, ix) in census.placed_this_cycle.items()
-            if uid != census.bootstrap
-            and not self._has_peer(pod, census.term, self._nodes.labels[ix], ("later", 1))
+            for counted in self._known.values()
+            for uid, (pod, ix) in counted.placed_this_cycle.items()
+            if uid != counted.bootstrap
+            and not self._has_peer(pod, counted.term, self._nodes.labels[ix], ("later", 1))
         }
 
     def leaves_unsatisfied(self, before: Collection[str]) -> bool:
-        """Whether a pod is unsatisfied that was not so `before`."""
+        """Whether any pod is unsatisfied now that is not in `before`."""
         return any(uid not in before for uid in self.unsatisfied())
 
-    def _suits(self, pod: PodView, ix: int, moment: Moment, *, is_there: bool = False) -> bool:
+    def _meets_terms(
+        self, pod: PodView, ix: int, moment: Moment, *, is_there: bool = False
+    ) -> bool:
         """Whether the pod's terms and those of the pods in the node's domains are met. `is_there`:
-        the pod itself is counted."""
+        the counts include the pod itself."""
         labels, itself = self._nodes.labels[ix], int(is_there)
         return self._is_apart(pod, labels, (moment, itself)) and all(
             self._has_peer(pod, term, labels, (moment, itself))
@@ -169,16 +172,16 @@ class PodAffinity:
         )
 
     def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[Moment, int]) -> bool:
-        """Whether the anti-affinity terms of the pod and of the pods there are met."""
+        """Whether the anti-affinity terms of the pod and of the pods in its domains are met."""
         (moment, itself), constraints = when, pod.constraints
         for census in self._anti_terms(pod):
             domain = labels.get(census.term.topology_key)
             if domain and census.present[moment][domain] > itself * census.selects(pod):
                 return False
-        for census in self._census_of(pod):
-            domain = labels.get(census.term.topology_key)
-            own = itself * (census.term in constraints.pod_anti_affinity)
-            if domain and census.keepers[moment][domain] > own:
+        for counted in self._selecting(pod):
+            domain = labels.get(counted.term.topology_key)
+            own = itself * (counted.term in constraints.pod_anti_affinity)
+            if domain and counted.repelling[moment][domain] > own:
                 return False
         return True
 
@@ -189,25 +192,25 @@ class PodAffinity:
         if not domain:
             return False
         moment, itself = when
-        census = self._known[pod.namespace, term]
-        own = itself * census.selects(pod)
-        if census.present[moment][domain] > own:
-            # A pod that leaves in this cycle is no peer for one that comes in it.
-            return itself == 1 or census.present["later"][domain] > 0
-        # The bootstrap pod needs none. Pods that leave are still there now, so no pod becomes the
+        counted = self._known[pod.namespace, term]
+        own = itself * counted.selects(pod)
+        if counted.present[moment][domain] > own:
+            # A pod evicted in this cycle cannot be the peer of a pod placed in it.
+            return itself == 1 or counted.present["later"][domain] > 0
+        # The bootstrap pod needs no peer. Evicted pods still count now, so no pod becomes the
         # bootstrap pod because its peers are evicted.
-        return census.selects(pod) and not _has_more(census.present[self._first_at], own)
+        return counted.selects(pod) and not _has_more(counted.present[self._bootstrap_moment], own)
 
-    def _firsts(self, pod: PodView) -> set[tuple[str, str]]:
-        """Domains (label, value) in which bootstrap pods get places in this cycle: a peer that goes
-        elsewhere would leave them unsatisfied."""
+    def _bootstrap_domains(self, pod: PodView) -> set[tuple[str, str]]:
+        """Domains (label, value) of bootstrap pods placed in this cycle, which have no peer unless
+        this pod joins them."""
         found = set[tuple[str, str]]()
-        for census in self._census_of(pod):
-            if len(census.placed_this_cycle) != 1 or _has_more(census.present["later"], 1):
+        for counted in self._selecting(pod):
+            if len(counted.placed_this_cycle) != 1 or _has_more(counted.present["later"], 1):
                 continue
-            first, ix = next(iter(census.placed_this_cycle.values()))
-            if census.selects(first):
-                key = census.term.topology_key
+            first, ix = next(iter(counted.placed_this_cycle.values()))
+            if counted.selects(first):
+                key = counted.term.topology_key
                 found.add((key, self._nodes.labels[ix].get(key, "")))
         return found
 
@@ -220,10 +223,10 @@ class PodAffinity:
     def _census_of(self, pod: PodView) -> Sequence[_Census]:
         """The terms of all pods that select the pod."""
         key = pod.namespace, pod.labels
-        found = self._meant.get(key)
+        found = self._selecting_cache.get(key)
         if found is None:
-            found = [census for census in self._known.values() if census.selects(pod)]
-            self._meant[key] = found
+            found = [counted for counted in self._known.values() if counted.selects(pod)]
+            self._selecting_cache[key] = found
         return found
 
     def _read(self, snapshot: Snapshot) -> None:
@@ -233,7 +236,7 @@ class PodAffinity:
             for pod in snapshot.workloads[key].pods:
                 needed.update((pod.namespace, term) for term in pod.constraints.pod_affinity)
                 for term in (*pod.constraints.pod_affinity, *pod.constraints.pod_anti_affinity):
-                    self._known.setdefault((pod.namespace, term), _Census(pod.namespace, term))
+                    self._known.setdefault((pod.namespace, term), _CountedTerm(pod.namespace, term))
         if not self._known:
             return
         pods = (pod for workload in snapshot.workloads.values() for pod in workload.pods)
@@ -248,12 +251,12 @@ class PodAffinity:
                     ix = snapshot.nodes.ix_of(node) if node else None
                     if ix is not None:
                         self.change(ix, pod, 1, is_there_later)
-        for census in self._known.values():
-            census.keep_placed(snapshot.placed)
+        for counted in self._known.values():
+            counted.keep_placed(snapshot.placed)
 
 
 def _has_more(counts: Counter[str], than: int) -> bool:
-    """Whether there are more than so many in all; looks no further than it must."""
+    """Whether the counts add up to more than `than`; stops as soon as they do."""
     for n in counts.values():
         than -= max(0, n)
         if than < 0:

@@ -1,8 +1,8 @@
 """Lets pods that are placed on their own node again keep their cards.
 
-The cards of a node are alike, so what two of them hold may be exchanged, and so may equal parts of
-two cards. A pod that was evicted in one round and has cards of the same node in a later one then
-has the place that it had, and is not evicted at all.
+The cards of a node are interchangeable, so all shares of two cards, or two equal shares, may be
+exchanged. A pod evicted in one round and placed on the same node in a later one then has its old
+cards, so that it need not be evicted.
 """
 
 from collections import defaultdict
@@ -19,10 +19,12 @@ _Card = tuple[str, int]
 
 
 def keep_cards(before: Iterable[PodView], ends: dict[str, PodView]) -> None:
-    """Exchange cards in `ends` (by UID, all that is placed on cards which these pods hold or get)
-    so that the pods hold the cards of their node that they held `before`. Some of these pods may
-    have waited then. A part of a card is exchanged for an equal part that another of these pods
-    got; shares by claim stay where they are, since kube-scheduler allocates them."""
+    """Exchange cards in `ends` so that pods on their old node hold the cards they had `before`.
+
+    `ends` has, by UID, all pods on cards that the pods of `before` hold or get; some of the latter
+    may have been pending. A share is exchanged for an equal share of another pod in `before`.
+    Shares by claim keep their cards, since kube-scheduler allocates them.
+    """
     held: dict[_Card, set[str]] = defaultdict(set)
     for uid, pod in ends.items():
         for share in pod.cards:
@@ -43,7 +45,7 @@ def keep_cards(before: Iterable[PodView], ends: dict[str, PodView]) -> None:
 
 @dataclass(slots=True, frozen=True)
 class _Exchange:
-    """The pod `uid` held a part of card `one` of its node and now has one of card `other`."""
+    """The pod `uid` held a share of card `one` of its node and now has one of card `other`."""
 
     uid: str
     node: str
@@ -57,7 +59,7 @@ def _exchange_parts(
     held: dict[_Card, set[str]],
     wanted: _Exchange,
 ) -> None:
-    """Exchange the part for an equal one of a pod that did not hold card `one` at the start."""
+    """Exchange the share for an equal one of a pod that did not hold card `one` before."""
     node, one, other = wanted.node, wanted.one, wanted.other
     part = _part_of(ends[wanted.uid], other)
     for uid in sorted(held[node, one]):
@@ -73,7 +75,7 @@ def _exchange_parts(
 
 
 def _part_of(pod: PodView, index: int) -> tuple[int, int] | None:
-    """Milli and MiB that the pod holds of the card."""
+    """The milli and MiB of the card that the pod holds."""
     return next(
         ((share.milli, share.memory_mib) for share in pod.cards if share.index == index), None
     )
@@ -93,6 +95,6 @@ def _exchange(
 
 
 def _with_cards(pod: PodView, index: Mapping[int, int]) -> PodView:
-    """The pod on the cards that these have become."""
+    """The pod with its card indices mapped by `index`."""
     moved = (replace(share, index=index.get(share.index, share.index)) for share in pod.cards)
     return replace(pod, cards=tuple(sorted(moved, key=lambda share: share.index)))

@@ -1,12 +1,13 @@
-"""A what-if on a snapshot's nodes and queues, as an operation log that can be rolled back.
+"""A simulation on a snapshot's nodes and queues: an operation log that can be rolled back.
 
-Two tables stand for two moments. `now`: every live pod holds its place. `later`: pods that are told
-to leave have left. What fits now may be reserved; what fits only later must wait for victims and is
-nominated. A new hold counts in both, so `now` may turn negative where victims still are; `later`
-has at least as much free everywhere. A whole cycle runs on one Simulation: no try copies anything.
+Two tables represent two moments. In `now` every live pod holds its cards; in `later` terminating
+and evicted pods are gone. A workload that fits now may be reserved; one that fits only later is
+nominated and waits for the victims. A hold counts in both tables, so `now` may be negative where
+victims still run; `later` has at least as much free everywhere. A whole cycle runs on one
+Simulation, and no attempt copies a table.
 
-Steps get whole pods, not only their demands: where any pod of the snapshot has an affinity term,
-`neighbours` is told of every step.
+Steps take whole pods, not only demands. If any pod of the snapshot has an affinity term, every step
+is reported to `neighbours`.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,10 @@ from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
-#: Of the two tables.
+#: One of the two tables.
 Moment = Literal["now", "later"]
-#: What undoes a step, and its arguments. A bound method would make the log refer to its owner.
+#: The function that undoes a step, and its arguments. Unbound, since a bound method would make the
+#: log refer to its owner.
 _Place = tuple[Callable[["Simulation", int, PodView, Cards], None], int, PodView, Cards]
 _Charge = tuple[Queue, Amounts, bool]
 
@@ -30,15 +32,15 @@ class Neighbours(Protocol):
     """Counts pods by node, now and later."""
 
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
-        """`pod` is there (1), is there no more (-1), or nothing changed (0), at each moment."""
+        """`pod` was added (1) or removed (-1), or nothing changed (0), at each moment."""
 
 
 @dataclass(slots=True)
 class Simulation:
     """`now` is the snapshot's own table and is changed; `later` is a copy made here.
 
-    `touched` has the node of every change of either table, undone ones included; code that changes
-    a table without the log adds to it.
+    `touched` has the node of every change to either table, rollbacks included. Code that changes a
+    table without the log has to append to it.
     """
 
     now: NodeTable
@@ -51,7 +53,7 @@ class Simulation:
         self.later = self.now.copy()
 
     def table(self, moment: Moment) -> NodeTable:
-        """The nodes at that moment."""
+        """The table of that moment."""
         return self.now if moment == "now" else self.later
 
     def checkpoint(self) -> int:
@@ -72,27 +74,27 @@ class Simulation:
                 undo(self, ix, pod, cards)
 
     def hold(self, ix: int, pod: PodView, cards: Cards) -> None:
-        """A pod takes its place."""
+        """Place a pod on these cards, at both moments."""
         self._hold(ix, pod, cards)
         self._log.append((Simulation._unhold, ix, pod, cards))
 
     def unhold(self, ix: int, pod: PodView, cards: Cards) -> None:
-        """A place taken in this simulation is given up again."""
+        """Remove a pod that was placed in this simulation, at both moments."""
         self._unhold(ix, pod, cards)
         self._log.append((Simulation._hold, ix, pod, cards))
 
     def evict(self, ix: int, pod: PodView, cards: Cards) -> None:
-        """A pod is told to leave: its place is free later."""
+        """Evict a pod: its cards become free in `later`."""
         self._evict(ix, pod, cards)
         self._log.append((Simulation._reinstate, ix, pod, cards))
 
     def reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
-        """An evicted pod stays after all."""
+        """Undo the eviction of a pod."""
         self._reinstate(ix, pod, cards)
         self._log.append((Simulation._evict, ix, pod, cards))
 
     def charge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
-        """Add to what the queue and all above it hold."""
+        """Add to the allocation of the queue and of its ancestors."""
         for queue in leaf.chain:
             add(queue.allocated, amounts)
             if is_np:
@@ -100,28 +102,28 @@ class Simulation:
             self._log.append((queue, amounts, is_np))
 
     def discharge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
-        """Take from what the queue and all above it hold."""
+        """Subtract from the allocation of the queue and of its ancestors."""
         self.charge(leaf, (-amounts[0], -amounts[1], -amounts[2]), is_np=is_np)
 
     def _hold(self, ix: int, pod: PodView, cards: Cards) -> None:
         self.now.hold(ix, pod.demand, cards)
         self.later.hold(ix, pod.demand, cards)
-        self._tell(ix, pod, 1, 1)
+        self._report(ix, pod, 1, 1)
 
     def _unhold(self, ix: int, pod: PodView, cards: Cards) -> None:
         self.now.give_back(ix, pod.demand, cards)
         self.later.give_back(ix, pod.demand, cards)
-        self._tell(ix, pod, -1, -1)
+        self._report(ix, pod, -1, -1)
 
     def _evict(self, ix: int, pod: PodView, cards: Cards) -> None:
         self.later.give_back(ix, pod.demand, cards)
-        self._tell(ix, pod, 0, -1)
+        self._report(ix, pod, 0, -1)
 
     def _reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
         self.later.hold(ix, pod.demand, cards)
-        self._tell(ix, pod, 0, 1)
+        self._report(ix, pod, 0, 1)
 
-    def _tell(self, ix: int, pod: PodView, now: int, later: int) -> None:
+    def _report(self, ix: int, pod: PodView, now: int, later: int) -> None:
         self.touched.append(ix)
         if self.neighbours is not None:
             self.neighbours.change(ix, pod, now, later)

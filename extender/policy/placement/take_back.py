@@ -1,7 +1,7 @@
-"""Whether a blocked workload could take a place back from another one, by reclaim or preemption.
+"""Whether a blocked workload could take cards back from another one, by reclaim or preemption.
 
 The answer is an estimate from the queues alone, for the time at which the blocked workload could
-start. Where it is in doubt it is no, so that the place is kept.
+start. In doubt the answer is no, so that the cards are kept for it.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from extender.state.model import GPU, Amounts, PodView, PoolView, WorkloadView
 class TakeBack:
     """What the blocked `workload` of queue `leaf` could take.
 
-    Once it starts, its queues are within their limits if it `is_allowed`, within what they deserve
-    if it `is_entitled`, and within their quotas if it `is_in_quota`. `can_reclaim` and
-    `can_preempt` say which stages serve it.
+    Once it starts, its queues are within their limits (`is_allowed`), within what they deserve
+    (`is_entitled`), and within their quotas (`is_in_quota`). `can_reclaim` and `can_preempt` say
+    which stages apply to it.
     """
 
     workload: WorkloadView
@@ -43,7 +43,7 @@ class TakeBack:
         view: PoolView,
         settings: Settings,
     ) -> "TakeBack":
-        """What the workload could take once these pods are gone from their queues."""
+        """What the workload could take once the pods in `gone` no longer count in their queues."""
         workload, need, project = pending.workload, pending.need(), leaf.project
         is_allowed = workload.is_preemptible or leaf.may_hold_np(need)
         is_entitled = is_in_quota = True
@@ -59,7 +59,7 @@ class TakeBack:
             is_in_quota = is_in_quota and _is_within(held, queue.quota)
             if queue is project:
                 before = held[GPU] - need[GPU]
-        # Within the reclaim band a project that has its quota takes nothing.
+        # Within the reclaim band, a project that already holds its quota reclaims nothing.
         is_in_band = view.reclaim_band_percent > 0 and before >= project.quota[GPU]
         can_take = view.has_preemption and workload.doubt is None
         return cls(
@@ -76,11 +76,8 @@ class TakeBack:
         )
 
     def could_take(self, leaf: Queue, other: WorkloadView, amounts: Amounts, after_s: int) -> bool:
-        """Whether it could take a place of `other` in queue `leaf` that is given only now.
-
-        `amounts` are what the queue does not hold yet, and the place is taken in `after_s`
-        seconds.
-        """
+        """Whether it could take cards back in `after_s` seconds if `other` of queue `leaf` started
+        on them now. `amounts` are not yet in the queue's allocation."""
         if preempt_minimum_s(leaf) <= after_s and self.could_preempt(leaf, other):
             return True
         reclaim_s = reclaim_minimum_s(leaf, levels_of(self.leaf))
@@ -88,36 +85,41 @@ class TakeBack:
         return is_old and self.could_reclaim(leaf, amounts)
 
     def could_take_running(self, leaf: Queue, other: WorkloadView) -> bool:
-        """The same for a place that `other` holds already, once its minimum run time is over."""
+        """Whether it could take cards that `other` already holds, once its minimum run time is
+        over."""
         return other.is_preemptible and (
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
         )
 
     def could_reclaim(self, leaf: Queue, more: Amounts = (0, 0, 0)) -> bool:
-        """Whether stage `reclaim` takes from the queue when it holds so much more: within quota,
-        what the queue that is compared has above its quota; above quota, what it has above its
-        share, too. The queues below that one must be above their shares."""
+        """Whether stage `reclaim` takes from queue `leaf` once its allocation has grown by `more`.
+
+        For a workload within quota, the queue at the level of comparison must be above its quota;
+        otherwise it must also be above its share. Each queue below must be above its kept share.
+        """
         path, _ = compared(leaf, levels_of(self.leaf))
         if not self.can_reclaim or not path:
             return False
         *inner, top = path
         return any(
-            top.allocated[r] + more[r] > max(top.quota[r], self._keeps(top, r))
-            and all(queue.allocated[r] + more[r] > self._keeps(queue, r) for queue in inner)
+            top.allocated[r] + more[r] > max(top.quota[r], self._kept_share(top, r))
+            and all(queue.allocated[r] + more[r] > self._kept_share(queue, r) for queue in inner)
             for r in [r for r in RESOURCES if more[r]] or RESOURCES
         )
 
-    def _keeps(self, queue: Queue, resource: int) -> int:
-        """What the queue keeps of its share: from work within quota no more than its quota."""
+    def _kept_share(self, queue: Queue, resource: int) -> int:
+        """The amount that reclaim leaves to the queue: its share; at most its quota if the workload
+        is within quota."""
         keep = queue.share_to_keep[resource]
         return min(keep, queue.quota[resource]) if self.is_in_quota else keep
 
     def could_preempt(self, leaf: Queue, other: WorkloadView) -> bool:
-        """Whether preemption evicts `other` for it, once its minimum run time is over."""
+        """Whether preemption evicts `other` for it, once the minimum run time of `other` is
+        over."""
         return self.can_preempt and other.is_preemptible and self.precedes(leaf, other)
 
     def precedes(self, leaf: Queue, other: WorkloadView) -> bool:
-        """Whether it is of the same project and goes before `other`, by kind within quota or by
+        """Whether it is of the same project and precedes `other`, by kind within quota or by
         priority."""
         mine = self.workload
         if leaf.project is not self.leaf.project:
@@ -125,7 +127,7 @@ class TakeBack:
         is_first = mine.kind in FIRST_KINDS
         if is_first is (other.kind in FIRST_KINDS):
             return other.priority < mine.priority
-        # In doubt, that is above quota, training does not go before a session.
+        # Training may precede sessions that are above quota. In doubt the answer is no.
         return is_first and (self.is_in_quota or other.priority < mine.priority)
 
 

@@ -1,15 +1,15 @@
-"""Nearness: in which domains of a topology a workload's groups are placed.
+"""Chooses the topology domains in which a workload's groups are placed.
 
-A topology is a list of node labels, the widest first; a domain is all nodes that agree on the
-labels down to one level. A group's pods must lie in one domain of its required level and should lie
-in one of its preferred level, or else of the next wider one. Domains are tried tightest first: what
-each can hold is counted on its nodes and summed up level by level. Groups inside a group are placed
-inside its domain, each in its own; what already runs of a group says where the rest has to go. For
-pods that must be beside one another by pod affinity, the nodes with one value of the term's label
-are a domain in the same way.
+A topology is a list of node labels, the widest first. A domain is the set of nodes that agree on
+the labels down to one level. A group's pods must be in one domain of its required level. They
+should be in one domain of its preferred level, or else of the next wider one. Domains are tried
+tightest first, by the number of pods that their nodes could hold. Subgroups are placed inside their
+group's domain, each in its own. Pods that already run fix the group's required domain. If pod
+affinity requires pods beside one another, the nodes with one value of the term's label form a
+domain too.
 
-A `DomainPlacer` places the pods inside a domain: `FreeCapacity` on what is free, the search for
-victims also where it makes room.
+A `DomainPlacer` places the pods inside a domain: `FreeCapacity` on free cards only, the search for
+victims by evictions too.
 """
 
 from array import array
@@ -29,20 +29,21 @@ from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import GroupView, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import NodeTable
 
-#: Before a label, the name of the topology that is this label; no GpuTopology has such a name.
+#: Name prefix of a topology made from a single label; no GpuTopology has such a name.
 _LABEL: Final = "label/"
 
 
 class DomainPlacer(Protocol):
-    """How pods get places inside one frame."""
+    """Places pods inside one frame."""
 
     def place_in(
         self, pods: Sequence[PodView], pool: str, frame: NodeSet
     ) -> list[Placement] | None:
-        """Hold a place for every pod among the frame's nodes, or for none and return None."""
+        """Place every pod on the frame's nodes, or none and return None."""
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
-        """About what it takes to place the pods in the frame: the smaller is tried first."""
+        """The estimated cost of placing the pods in the frame; the cheapest frame is tried
+        first."""
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""
@@ -53,7 +54,7 @@ class DomainPlacer(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class TopologyLevel:
-    """One level of a topology in one pool: its domains by node ix, and all of them by name."""
+    """One level of a topology in one pool: its domains by node ix, and all of them in order."""
 
     label: str
     domains: Mapping[int, NodeSet]
@@ -61,7 +62,7 @@ class TopologyLevel:
 
 
 class TopologyDomains:
-    """The domains of every topology in every pool, worked out once each."""
+    """The domains of every topology in every pool; each result is cached."""
 
     def __init__(self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable) -> None:
         self._labels = levels
@@ -69,7 +70,7 @@ class TopologyDomains:
         self._known: dict[tuple[str, str], list[TopologyLevel]] = {}
 
     def levels(self, name: str, pool: str) -> list[TopologyLevel]:
-        """The topology's levels in the pool, the widest first; empty where it is not known."""
+        """The topology's levels in the pool, the widest first; empty if it is unknown."""
         key = name, pool
         if key not in self._known:
             labels = self._labels.get(name) or _labels_of(name)
@@ -77,12 +78,12 @@ class TopologyDomains:
         return self._known[key]
 
     def level(self, rule: TopologyRule, pool: str, label: str | None) -> TopologyLevel | None:
-        """The level of the rule's topology in the pool that has this label."""
+        """The level with this label of the rule's topology in the pool."""
         levels = self.levels(rule.topology, pool)
         return next((each for each in levels if each.label == label), None)
 
     def _read(self, labels: tuple[str, ...], pool: str) -> TopologyLevel:
-        """All nodes of the pool: pods that run on a cordoned node have chosen its domain, too."""
+        """Includes nodes that are not ready, since pods that run on them fix the domain too."""
         found: dict[tuple[str, ...], list[int]] = {}
         for ix, of_pool in enumerate(self._nodes.pool):
             if of_pool != pool:
@@ -97,10 +98,9 @@ class TopologyDomains:
 
 @dataclass(slots=True)
 class DomainSearch:
-    """One chunk's way through the domains of its groups.
+    """Places one chunk in the domains of its groups.
 
-    `could` is the table on which domains are counted: what is free there is what a domain can hold,
-    at best.
+    The capacity of a domain is counted on table `could`: the most that could become free.
     """
 
     topologies: TopologyDomains
@@ -118,12 +118,11 @@ class DomainSearch:
         tree: GroupView,
         frame: NodeSet = WHOLE_POOL,
     ) -> list[Placement] | None:
-        """Places in the frame for the whole chunk by the groups of the tree, held by the placer, or
-        None and nothing held."""
+        """Place the whole chunk in the frame, group by group, or nothing and return None."""
         again = {pod.uid for pod in chunk}
         for pod in pending.live:
             if pod.uid in again:
-                # It was given a place before, which it gives up for another.
+                # The pod was placed before and is placed anew.
                 continue
             ix = self.could.ix_of(pending.nodes.get(pod.uid) or pod.node)
             if ix is not None:
@@ -131,17 +130,18 @@ class DomainSearch:
         return self._place_group(tree, chunk, frame)
 
     def roomiest(self, shape: Shape, rule: TopologyRule) -> int | None:
-        """How many pods of the shape the roomiest domain of the required level takes, if any."""
+        """How many pods of the shape the roomiest domain of the required level holds; None if the
+        level has no domain."""
         level = self.topologies.level(rule, self.pool, rule.required)
         if level is None or not level.frames:
             return None
-        return max(self._rooms(shape, level, WHOLE_POOL).values())
+        return max(self._capacities(shape, level, WHOLE_POOL).values())
 
     def _place_group(
         self, group: GroupView, pods: Sequence[PodView], within: NodeSet
     ) -> list[Placement] | None:
         mark = self.placer.checkpoint()
-        for frame in self._frames(group, pods, within):
+        for frame in self._candidate_frames(group, pods, within):
             placed = self._place_inside(group, pods, frame)
             if placed is not None:
                 return placed
@@ -151,28 +151,28 @@ class DomainSearch:
     def _place_inside(
         self, group: GroupView, pods: Sequence[PodView], frame: NodeSet
     ) -> list[Placement] | None:
-        """Each group below in its own domain inside `frame`, the largest first, then the rest; or
-        the rest first, where it finds no place beside them."""
+        """Place each subgroup in its own domain inside `frame`, the largest first, then the other
+        pods; if that fails, the other pods first."""
         parts: list[tuple[GroupView, list[PodView]]] = []
         rest = list(pods)
         for child in group.children:
             leaves = leaves_below(child)
             inside = [pod for pod in rest if pod.group in leaves]
-            if inside and _is_near(child):
+            if inside and _has_rule(child):
                 parts.append((child, inside))
                 rest = [pod for pod in rest if pod.group not in leaves]
         parts.sort(key=lambda part: -_size_of(part[1]))
         groups = [partial(self._place_group, child, inside, frame) for child, inside in parts]
         others = [partial(self._place_rest, group, rest, frame)] if rest else []
-        placed = self._place_each([*groups, *others])
+        placed = self._place_in_order([*groups, *others])
         if placed is None and groups and others:
-            placed = self._place_each([*others, *groups])
+            placed = self._place_in_order([*others, *groups])
         return placed
 
-    def _place_each(
+    def _place_in_order(
         self, attempts: Sequence[Callable[[], list[Placement] | None]]
     ) -> list[Placement] | None:
-        """What all of them place, one after the other; or None, with nothing placed."""
+        """The placements of all attempts in order; None, with nothing placed, if one fails."""
         mark = self.placer.checkpoint()
         result: list[Placement] = []
         for attempt in attempts:
@@ -186,30 +186,32 @@ class DomainSearch:
     def _place_rest(
         self, group: GroupView, pods: Sequence[PodView], frame: NodeSet
     ) -> list[Placement] | None:
-        """Pods without a domain of their own; near one another if one that they prefer is full."""
+        """Place the pods outside of subgroups, in few domains of the preferred level if they can
+        be."""
         rule = group.topology
         preferred = self.topologies.level(rule, self.pool, rule.preferred) if rule else None
         if preferred is not None and len(pods) > 1:
             mark = self.placer.checkpoint()
-            placed = self._place_in_few(pods, preferred, frame)
+            placed = self._place_in_few_domains(pods, preferred, frame)
             if placed is not None:
                 return placed
             self.placer.rollback(mark)
         return self.placer.place_in(pods, self.pool, frame)
 
-    def _place_in_few(
+    def _place_in_few_domains(
         self, pods: Sequence[PodView], level: TopologyLevel, within: NodeSet
     ) -> list[Placement] | None:
-        """Identical pods over few domains of `level`: the roomiest filled, the rest tightly.
+        """Place pods of one shape in few domains of `level`: fill the roomiest ones, then use the
+        tightest domain that holds the remaining pods.
 
-        Among equally roomy ones the last by name is filled: the first are those that work without a
-        topology fills.
+        Among equally roomy domains the last by name is filled, since workloads without a topology
+        fill the first ones.
         """
         shapes = shapes_of(pods)
         domains = self._within(level, within)
         if len(shapes) > 1 or len(domains) < 2:
             return None
-        rooms = self._rooms(shapes[0], level, within)
+        rooms = self._capacities(shapes[0], level, within)
         result: list[Placement] = []
         left = list(pods)
         while left:
@@ -230,16 +232,16 @@ class DomainSearch:
                 return None
         return result
 
-    def _frames(
+    def _candidate_frames(
         self, group: GroupView, pods: Sequence[PodView], within: NodeSet
     ) -> Iterator[NodeSet]:
-        """Where the group may go, best first, as far as the count allows it."""
+        """Frames for the group, best first; domains that are too small are left out."""
         rule = group.topology
         if rule is None:
             yield within
             return
         if rule.topology.startswith(_LABEL):
-            # As affinity allows it: mostly that is a domain that will do, and quickly found.
+            # Pod affinity alone usually leads to a suitable domain, at less cost.
             yield within
         levels = self.topologies.levels(rule.topology, self.pool)
         labels = [level.label for level in levels]
@@ -250,26 +252,29 @@ class DomainSearch:
         held = [ix for leaf in leaves_below(group) for ix in self.held_by_leaf.get(leaf, ())]
         if rule.required:
             nearest = max(nearest, widest)
-            within = self._clip(_fixed(levels[widest], held), within)
+            within = self._clip(_occupied_domain(levels[widest], held), within)
         for level in reversed(levels[widest : nearest + 1]):
-            yield from self._domains(level, pods, held, within)
+            yield from self._candidate_domains(level, pods, held, within)
         if not rule.required:
             yield within
 
-    def _domains(
+    def _candidate_domains(
         self, level: TopologyLevel, pods: Sequence[PodView], held: Iterable[int], within: NodeSet
     ) -> list[NodeSet]:
-        """Domains of the level inside `within` that could hold all, where it runs already first,
-        then those where no pod needs a node to avoid, then the tightest."""
+        """Domains of the level inside `within` that could hold all pods.
+
+        Domains where the group already runs come first, then the cheapest, then those where no pod
+        needs a node with a PreferNoSchedule taint, then the tightest.
+        """
         shapes = shapes_of(pods)
-        rooms = [self._rooms(shape, level, within) for shape in shapes]
+        rooms = [self._capacities(shape, level, within) for shape in shapes]
         homes = {level.domains.get(ix) for ix in held}
         fitting = [
             frame
             for frame in self._within(level, within)
             if all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
         ]
-        avoided = self._avoided(shapes, level, within)
+        avoided = self._avoided_domains(shapes, level, within)
         tightness = {frame: sum(room[frame] for room in rooms) for frame in fitting}
         clipped = {frame: self._clip(frame, within) for frame in fitting}
         fitting.sort(
@@ -282,24 +287,25 @@ class DomainSearch:
         )
         return [clipped[frame] for frame in fitting]
 
-    def _avoided(
+    def _avoided_domains(
         self, shapes: Sequence[Shape], level: TopologyLevel, within: NodeSet
     ) -> set[NodeSet]:
-        """Domains that hold the pods only with nodes that a taint asks one of them to avoid."""
+        """Domains that hold the pods only if one uses a node with an untolerated PreferNoSchedule
+        taint."""
         found: set[NodeSet] = set()
         for shape in shapes if self.node_filter.has_avoided else ():
-            rooms = self._rooms(shape, level, within, is_avoiding=True)
+            rooms = self._capacities(shape, level, within, is_avoiding=True)
             found.update(frame for frame, room in rooms.items() if room < shape.count)
         return found
 
     def _within(self, level: TopologyLevel, within: NodeSet) -> list[NodeSet]:
-        """The level's domains that have nodes in `within`."""
+        """The level's domains with nodes in `within`."""
         if within.nodes is None:
             return list(level.frames)
         return [f for f in level.frames if f.nodes and not f.nodes.isdisjoint(within.nodes)]
 
     def _clip(self, frame: NodeSet, within: NodeSet) -> NodeSet:
-        """The part of the frame that lies in `within`; the same object for the same two."""
+        """The intersection of the two; the same object for the same arguments."""
         if frame.nodes is None:
             return within
         if within.nodes is None or frame.nodes <= within.nodes:
@@ -312,11 +318,13 @@ class DomainSearch:
             self._clipped[frame, within] = clipped
         return clipped
 
-    def _rooms(
+    def _capacities(
         self, shape: Shape, level: TopologyLevel, within: NodeSet, *, is_avoiding: bool = False
     ) -> dict[NodeSet, int]:
-        """How many pods of the shape each domain holds, on its nodes in `within`; without nodes
-        that a taint asks them to avoid if it `is_avoiding`."""
+        """How many pods of the shape each domain could hold on its nodes in `within`.
+
+        `is_avoiding` excludes nodes with a PreferNoSchedule taint that the pods do not tolerate.
+        """
         candidates = self.node_filter.candidates(self.pool, shape.constraints)
         if is_avoiding:
             candidates = self.node_filter.unavoided(candidates, shape.constraints)
@@ -326,22 +334,22 @@ class DomainSearch:
         for ix, count in zip(candidates, counts, strict=True):
             domain = level.domains.get(ix)
             if count and domain is not None and (within.nodes is None or ix in within.nodes):
-                rooms[domain] += self._counted(ix, shape, count) if shape.demand.counted else count
+                rooms[domain] += self._capped(ix, shape, count) if shape.demand.counted else count
         return rooms
 
-    def _counted(self, ix: int, shape: Shape, count: int) -> int:
-        """`count`, or less where resources that are counted one by one allow only less."""
+    def _capped(self, ix: int, shape: Shape, count: int) -> int:
+        """`count`, capped by the free counted resources of the node."""
         free = self.could.free_counted[ix] or {}
         return min(count, *(free.get(name, 0) // n for name, n in shape.demand.counted))
 
 
 def _labels_of(name: str) -> tuple[str, ...]:
-    """The only label of a topology that is no more than it."""
+    """The label of a topology made from a single label; empty for any other name."""
     return (name.removeprefix(_LABEL),) if name.startswith(_LABEL) else ()
 
 
-def _fixed(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
-    """The domain that what runs already has chosen, by most of its pods; else the whole pool."""
+def _occupied_domain(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
+    """The domain on which most pods of the group already run; the whole pool if none does."""
     homes = [domain for ix in held if (domain := level.domains.get(ix)) is not None]
     if not homes:
         return WHOLE_POOL
@@ -349,8 +357,8 @@ def _fixed(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
 
 
 def beside_one_another(workload: WorkloadView, label: str) -> GroupView:
-    """The workload's tree of groups, all of it in one domain of the label unless affinity to others
-    allows more; inside the domain of its topology, where it has one."""
+    """The workload's tree of groups, in one domain of the label where pod affinity alone finds no
+    placement. If the tree has a topology, that domain is inside the domain of the topology."""
     tree = workload.tree or GroupView(name="", min_member=workload.min_member)
     inside = replace(tree, topology=TopologyRule(f"{_LABEL}{label}", required=label))
     return inside if tree.topology is None else replace(tree, children=(inside,))
@@ -359,8 +367,8 @@ def beside_one_another(workload: WorkloadView, label: str) -> GroupView:
 def required_rules(
     workload: WorkloadView, pods: Sequence[PodView]
 ) -> Iterator[tuple[TopologyRule, list[PodView]]]:
-    """The rules of the workload's groups that must be kept, from the root down, each with those of
-    the pods that it speaks of."""
+    """The required rules of the workload's groups, from the root down, each with the `pods` that it
+    applies to."""
     tree = workload.tree
     for group in groups_of(tree) if tree is not None else ():
         rule = group.topology
@@ -371,8 +379,8 @@ def required_rules(
                 yield rule, below
 
 
-def _is_near(group: GroupView) -> bool:
-    return group.topology is not None or any(_is_near(child) for child in group.children)
+def _has_rule(group: GroupView) -> bool:
+    return group.topology is not None or any(_has_rule(child) for child in group.children)
 
 
 def _size_of(pods: Iterable[PodView]) -> int:
