@@ -1,7 +1,7 @@
-"""Since when disruption budgets hold back reclaim and preemption: memory between cycles.
+"""Records, between cycles, since when disruption budgets hold back reclaim and preemption.
 
-A plan names the victims that budgets kept from it (`Plan.held_back`). A caller that decides again
-and again keeps a `Deadlines` and passes `since()` on as `Settings.held_since`.
+A plan lists the victims that budgets withheld from it (`Plan.held_back`). A caller that runs cycles
+keeps a `Deadlines` and passes `since()` on as `Settings.held_since`.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from extender.policy.plan import Plan
 from extender.policy.workloads.disruption_budgets import HoldKey, hold_key
 from extender.state.model import PodView
 
-#: Plans wanted no pod of a budget for longer than this: it holds the next one back anew.
+#: Seconds after which a hold ends if no plan wants a pod of the budget.
 CALM_S: Final = 60
 
 
 class Deadlines:
-    """Remembers since when budgets hold back what plans want. Times are unix seconds.
+    """Remembers since when budgets hold back victims. Times are unix seconds.
 
-    All pods of a budget have one deadline: plans may want one of them now and another then, and
-    several workloads may wait for them. A plan that takes such pods wants them, too.
+    All pods of a budget have one deadline, since plans may want different ones of them in turn, for
+    several pending workloads. A plan that evicts such pods wants them, too.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Deadlines:
         self._wanted_at: dict[HoldKey, int] = {}
 
     def note(self, plan: Plan, now_s: int) -> None:
-        """Take what a plan wants of the pods that budgets cover."""
+        """Record which pods covered by budgets the plan wants."""
         for held in plan.held_back:
             key = hold_key(held.uid, held.budgets)
             self._since.setdefault(key, now_s)
@@ -40,10 +40,10 @@ class Deadlines:
             del self._since[key], self._wanted_at[key]
 
     def since(self) -> Mapping[HoldKey, int]:
-        """When each hold began."""
+        """The beginning of each hold, in unix seconds."""
         return dict(self._since)
 
     def is_over(self, pod: PodView, hold_s: int, now_s: float) -> bool:
-        """Whether budgets that hold back for so long bind the pod no more."""
+        """Whether the budgets of the pod, which hold it back for `hold_s`, no longer bind it."""
         since = self._since.get(hold_key(pod.uid, pod.budgets))
         return since is not None and since + hold_s <= now_s

@@ -1,9 +1,9 @@
-"""How many pods a plan may still disrupt: disruption budgets, and victims that were refused.
+"""Which pods a plan may still disrupt: disruption budgets, and evictions that were refused.
 
-A budget binds moves always. It binds reclaim and preemption for as many seconds as the pod's
-project or node pool says, counted from when it first held back any of its pods; then all of them
-may be stopped, but still not be moved. A pod that several budgets select is never evicted by the
-API server, so all of them count as used up for it.
+A budget always binds moves. It binds reclaim and preemption for the hold time of the pod's project
+or node pool, from when it first held back any of its pods. After that, all of them may be evicted
+but still not moved. The API server never evicts a pod that several budgets select, so these count
+as used up for it.
 """
 
 from collections import Counter
@@ -15,24 +15,23 @@ from extender.policy.queues.tree import held_pool
 from extender.state.model import PodView, budget_hold_s
 from extender.state.snapshot import Snapshot
 
-#: What holds a pod back: the budgets that select it, or where none is known its own UID.
+#: What holds a pod back: the budgets that select it, or its own UID if none is known.
 HoldKey = tuple[str, ...]
 
 
 def hold_key(uid: str, budgets: HoldKey) -> HoldKey:
-    """By what a hold is known: one deadline is for all pods with the same key."""
+    """The key of a hold; all pods with the same key have one deadline."""
     return budgets or (uid,)
 
 
 def hold_s(snapshot: Snapshot, pod: PodView, project: str) -> int:
-    """How long budgets hold the pod of this project back."""
+    """How many seconds budgets hold back the pod of this project."""
     pool = snapshot.pools.get(held_pool(snapshot, pod))
     return budget_hold_s(snapshot.queues.get(project), pool)
 
 
 def find_overdue(snapshot: Snapshot, held_since: Mapping[HoldKey, int]) -> frozenset[str]:
-    """UIDs of the pods that budgets have held back for long enough. Costs one pass over all pods
-    while any budget holds back."""
+    """UIDs of the pods whose hold is over. Costs one pass over all pods while there is any hold."""
     if not held_since:
         return frozenset()
     return frozenset(
@@ -46,10 +45,11 @@ def find_overdue(snapshot: Snapshot, held_since: Mapping[HoldKey, int]) -> froze
 
 @dataclass(slots=True)
 class Budgets:
-    """The plan in the making takes pods from `left`, disruptions that each budget still allows.
+    """The budgets as the current plan uses them up.
 
-    `refused` are UIDs of pods that the API server refused to evict lately. `overdue` are those
-    that may be stopped whatever their budgets allow. While `is_lifted`, nothing binds a stop.
+    `left` has the disruptions that each budget still allows. `refused` has the UIDs of pods that
+    the API server recently refused to evict; `overdue` those of pods that may be evicted
+    regardless of budgets. While `is_lifted`, nothing binds evictions.
     """
 
     left: dict[str, int] = field(default_factory=dict)
@@ -59,21 +59,21 @@ class Budgets:
 
     @property
     def are_any(self) -> bool:
-        """Whether any pod at all may be bound."""
+        """Whether there is any budget or refusal."""
         return bool(self.left or self.refused)
 
     def allow_stop(self, pods: Iterable[PodView]) -> bool:
-        """Whether these pods may be stopped together, on top of what the plan takes."""
+        """Whether these pods may be evicted together, in addition to the plan's disruptions."""
         if self.is_lifted or not self.are_any:
             return True
         return self._allow([pod for pod in pods if pod.uid not in self.overdue])
 
     def allow_move(self, pod: PodView) -> bool:
-        """Whether this pod may be moved, on top of what the plan takes."""
+        """Whether this pod may be moved, in addition to the plan's disruptions."""
         return not self.are_any or self._allow([pod])
 
     def take(self, pods: Iterable[PodView], sign: int = 1) -> None:
-        """The plan takes these pods; with a `sign` of -1 it leaves them alone again."""
+        """Count the pods as disrupted by the plan; a `sign` of -1 undoes this."""
         if self.left:
             for pod in pods:
                 for budget in pod.budgets:
@@ -81,7 +81,7 @@ class Budgets:
                         self.left[budget] -= sign
 
     def name_of(self, pod: PodView) -> str:
-        """What binds the pod, in words."""
+        """Why the pod may not be disrupted, as text."""
         if len(pod.budgets) > 1:
             return f"PodDisruptionBudgets {' and '.join(pod.budgets)} both select the pod"
         for budget in pod.budgets:
@@ -91,7 +91,7 @@ class Budgets:
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Ask what the plan would be if budgets bound no stop."""
+        """Inside the context, budgets do not bind evictions."""
         self.is_lifted = True
         try:
             yield

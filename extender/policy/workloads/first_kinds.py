@@ -1,8 +1,8 @@
-"""Inference, interactive and build work precedes training in its project, up to the quota.
+"""Inference, interactive and build workloads precede training in their project, up to the quota.
 
-What counts against the quota here is what such work and non-preemptible work of the project hold,
-not its preemptible training: training never keeps a session from its place, and a session within
-the quota is never evicted for training.
+Only these workloads and non-preemptible ones count against the quota here, preemptible training
+does not. So training never blocks a session within the quota, and such a session is never evicted
+for training.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ from extender.policy.workloads.gangs import live_pods
 from extender.state.model import NOTHING, Amounts, WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: Kinds of work that precede training, as long as they are within their project's quota.
+#: Workload kinds that precede training, as long as they are within their project's quota.
 FIRST_KINDS: Final = ("inference", "interactive", "build")
 
 
 @dataclass(slots=True)
 class _Project:
-    """What work of the first kinds and non-preemptible work of a project holds in a node pool.
+    """Workloads of the first kinds and non-preemptible ones of a project in a node pool.
 
-    `held` is all of it, `held_by` the same by key of the workload. `running` are preemptible
-    workloads of the first kinds, and `first` those of them that precede training.
+    `held` is their total allocation, `held_by` the allocation by workload key. `running` has the
+    preemptible ones, and `first` those of them that precede training.
     """
 
     held: Amounts = NOTHING
@@ -34,14 +34,14 @@ class _Project:
     first: dict[str, WorkloadView] | None = None
 
     def count(self, key: str, amounts: Amounts) -> None:
-        """The workload holds so much more."""
+        """Add to the allocation of the workload."""
         self.held = _plus(self.held, amounts)
         self.held_by[key] = _plus(self.held_by.get(key, NOTHING), amounts)
 
 
 @dataclass(slots=True, eq=False)
 class FirstKinds:
-    """Work of the first kinds and non-preemptible work, by project and node pool."""
+    """Workloads of the first kinds and non-preemptible ones, by project and node pool."""
 
     snapshot: Snapshot
     queues: Mapping[str, PoolQueues]
@@ -49,11 +49,11 @@ class FirstKinds:
     _started: list[tuple[Queue, str, Amounts]] = field(default_factory=list)
 
     def held(self, project: Queue) -> Amounts:
-        """What they hold in the pool of this queue; the first call costs a pass over all work."""
+        """Their allocation in the queue's pool. The first call costs a pass over all workloads."""
         return self._of(project).held
 
     def start(self, workload: WorkloadView, leaf: Queue, amounts: Amounts) -> None:
-        """The workload is given places in this cycle."""
+        """The workload is placed in this cycle."""
         if not _is_counted(workload):
             return
         if self._projects is None:
@@ -64,9 +64,9 @@ class FirstKinds:
     def is_first(self, workload: WorkloadView, project: Queue) -> bool:
         """Whether the workload precedes training of its project.
 
-        It is of a first kind and fits the quota with all its pods, beside non-preemptible work and
-        the work of these kinds that comes before it: the higher priority first, then what runs,
-        the oldest first.
+        It must be of a first kind and fit the quota with all its pods, beside non-preemptible
+        workloads and those of the first kinds before it: by priority, then running before pending,
+        then by age.
         """
         if workload.kind not in FIRST_KINDS:
             return False
@@ -75,7 +75,9 @@ class FirstKinds:
         if workload.key in of.running:
             return workload.key in first
         before = [each for each in first.values() if each.priority >= workload.priority]
-        total = sum_amounts([self._fixed(of), *(size_of(each, card_mib) for each in before)])
+        total = sum_amounts(
+            [self._held_by_others(of), *(size_of(each, card_mib) for each in before)]
+        )
         total = _minus(total, of.held_by.get(workload.key, NOTHING))
         return all(map(le, _plus(total, size_of(workload, card_mib)), project.quota))
 
@@ -83,7 +85,7 @@ class FirstKinds:
         """The running workloads that precede training."""
         of = self._of(project)
         if of.first is None:
-            of.first, total, card_mib = {}, self._fixed(of), self._card_mib(project)
+            of.first, total, card_mib = {}, self._held_by_others(of), self._card_mib(project)
             for each in sorted(of.running.values(), key=by_priority):
                 more = _plus(total, size_of(each, card_mib))
                 if all(map(le, more, project.quota)):
@@ -91,12 +93,13 @@ class FirstKinds:
         return of.first
 
     def _card_mib(self, project: Queue) -> int:
-        """What requests in MiB are measured on: the smallest card of the pool of this queue."""
+        """The memory of the smallest card of the project's pool, on which requests in MiB are
+        measured."""
         pools = (each for each in self.queues.values() if each.by_name.get(project.name) is project)
         return next(pools).smallest_card_mib
 
-    def _fixed(self, of: _Project) -> Amounts:
-        """What is held besides the running workloads."""
+    def _held_by_others(self, of: _Project) -> Amounts:
+        """The allocation of workloads that are not in `running`."""
         return _minus(of.held, sum_amounts([of.held_by[key] for key in of.running]))
 
     def _of(self, project: Queue) -> _Project:
@@ -122,13 +125,13 @@ class FirstKinds:
 
 
 def size_of(workload: WorkloadView, card_mib: int) -> Amounts:
-    """What the workload holds once all its pods run; requests in MiB are measured on `card_mib`."""
+    """The allocation once all pods run; requests in MiB are measured on `card_mib`."""
     pods = (pod for pod in workload.pods if not pod.is_terminating)
     return sum_amounts(held_amounts(pod, card_mib) for pod in pods)
 
 
 def by_priority(workload: WorkloadView) -> tuple[int, int, str]:
-    """Sorts the highest priority first, of equal ones the oldest."""
+    """Sort key: the highest priority first, then the oldest."""
     return -workload.priority, workload.created_at, workload.key
 
 

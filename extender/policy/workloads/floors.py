@@ -1,14 +1,13 @@
-"""Floors: which of the replicas that run are kept for their owner, and not evicted for others.
+"""Floors: which running replicas are kept for their owner and not evicted for other workloads.
 
-A floor of N keeps the N replicas of an owner that have run longest, as far as the quota of
-non-preemptible work holds them beside all other such work, in each node pool where it runs. A
-replica is a pod by itself, or a gang.
-For the length of one decision a kept replica is non-preemptible, so every rule about such work
-holds for it. Nothing is stored: what was kept stays kept, because a replica that starts later never
-comes before it, and other non-preemptible work starts only within what kept replicas leave of the
-quota. When a kept replica ends, the next one takes its place. Two exceptions: a replica that has
-run longer and was too large for the quota comes first once it fits; and other work may take the
-quota of a pod that a kept gang lacks.
+A floor of N keeps the N longest running replicas of an owner, as far as the quota for
+non-preemptible workloads allows in each node pool where they run. A replica is a single pod or a
+gang.
+Within one decision a kept replica is non-preemptible, so all rules for such workloads apply to it.
+Nothing is stored. A kept replica stays kept, since no later replica precedes it, and other
+non-preemptible workloads start only within the quota that kept replicas leave. When one ends, the
+next is kept. There are two exceptions. A longer running replica that was too large for the quota
+comes first once it fits. Other workloads may take the quota of a pod that a kept gang lacks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,15 +34,15 @@ _NOT_STARTED: Final = 1 << 62
 
 
 def keep_floors(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
-    """The snapshot with kept replicas as non-preemptible work, and their keys.
+    """The snapshot with kept replicas as non-preemptible workloads, and their keys.
 
-    The snapshot itself where no owner states a floor, which costs nothing; else one more queue tree
-    and a copy of the workloads.
+    If no owner states a floor, this returns the snapshot itself at no cost. Otherwise it costs one
+    more queue tree and a copy of the workloads.
     """
     tally = tally_of(snapshot)
     if not tally.replicas:
         return snapshot, frozenset()
-    kept = {each.key: each for each in _kept(snapshot)}
+    kept = {each.key: each for each in _kept_replicas(snapshot)}
     tally, workloads = tally.copy(), dict(snapshot.workloads)
     for key, workload in kept.items():
         workloads[key] = structs.replace(workload, is_preemptible=False)
@@ -51,12 +50,12 @@ def keep_floors(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
     return replace(snapshot, workloads=workloads, tally=tally), frozenset(kept)
 
 
-def _kept(snapshot: Snapshot) -> Iterator[WorkloadView]:
+def _kept_replicas(snapshot: Snapshot) -> Iterator[WorkloadView]:
     replicas = [snapshot.workloads[key] for key in tally_of(snapshot).replicas]
     left = _floors(replicas)
-    # A tree of this function's own: what is charged here no other part sees.
+    # A private tree, since it is charged below.
     pools = build_queues(snapshot)
-    for workload in sorted(filter(runs, replicas), key=_longest_first):
+    for workload in sorted(filter(runs, replicas), key=_longest_running_first):
         owner = _owner_of(workload)
         if not left[owner] or not workload.is_preemptible:
             continue
@@ -70,7 +69,7 @@ def _kept(snapshot: Snapshot) -> Iterator[WorkloadView]:
 
 
 def _floors(replicas: Iterable[WorkloadView]) -> dict[_Owner, int]:
-    """What the youngest replica of each owner states."""
+    """The floor that the youngest replica of each owner states."""
     youngest: dict[_Owner, tuple[int, int]] = {}
     for workload in replicas:
         assert workload.replica is not None
@@ -86,7 +85,7 @@ def _owner_of(workload: WorkloadView) -> _Owner:
 
 
 def _live(workload: WorkloadView) -> list[PodView]:
-    """Pods that hold a place which is theirs now."""
+    """Reserved and bound pods that are not terminating."""
     return [
         pod
         for pod in workload.pods
@@ -95,25 +94,26 @@ def _live(workload: WorkloadView) -> list[PodView]:
 
 
 def runs(workload: WorkloadView) -> bool:
-    """Whether any pod of the replica holds a place."""
+    """Whether any pod of the replica is reserved or bound, and not terminating."""
     return bool(_live(workload))
 
 
-def _longest_first(workload: WorkloadView) -> tuple[tuple[int, int], int, str]:
+def _longest_running_first(workload: WorkloadView) -> tuple[tuple[int, int], int, str]:
     return min(map(_since, _live(workload))), workload.created_at, workload.key
 
 
 def _since(pod: PodView) -> tuple[int, int]:
-    """Since when it has its place: by the number of its plan, which is exact, else by its start."""
+    """Sort key for the pod's start: the number of its plan, which is exact, else its start time."""
     return pod.epoch, 0 if pod.epoch else pod.started_at or _NOT_STARTED
 
 
 def _charges(
     snapshot: Snapshot, pools: Mapping[str, PoolQueues], workload: WorkloadView
 ) -> list[tuple[Queue, Amounts]]:
-    """What the whole replica holds or asks for, by the queue that is charged in each node pool.
+    """The allocation and requests of the whole replica, by the charged queue of each node pool.
 
-    A pod that its gang lacks counts where the gang has run longest. Empty where a queue is unknown.
+    Pods that are not placed count in the pool of the longest running pod. Empty if a queue is
+    unknown.
     """
     first = min(_live(workload), key=lambda pod: (_since(pod), pod.uid))
     usual = held_pool(snapshot, first)

@@ -1,8 +1,8 @@
-"""Which of a workload's pods belong together: minimums of its tree of groups, and what follows.
+"""Which of a workload's pods must start and be evicted together, by the minimums of its groups.
 
-A set of pods is a legal state when it is empty or every group that holds any of them has its
-minimum. What has to start next, and what may leave, are the smallest steps from one legal state to
-another. Most workloads are flat (one minimum, no tree) and take a short way.
+A set of pods is a legal state if it is empty, or if every group with any of them has its minimum.
+Chunks to start and units to evict are the smallest steps from one legal state to another. Most
+workloads are flat (one minimum, no tree) and use shortcuts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from typing import Final
 from extender.state import trees
 from extender.state.model import GroupView, PodView, WorkloadView
 
-#: Sets of kinds of sub-groups that are left out in turn: all sets of five kinds.
+#: Sets of subgroup kinds that are left out in turn: enough for all sets of five kinds.
 _MOST_LEFT_OUT: Final = 31
 
 
@@ -29,14 +29,14 @@ def is_satisfied(workload: WorkloadView, pods: Collection[PodView]) -> bool:
 
 
 def unit_of(workload: WorkloadView, live: Collection[PodView], pod: PodView) -> Collection[PodView]:
-    """The pods that leave when `pod` does, so that what stays of `live` is legal.
+    """The pods to evict together with `pod`, so that the rest of `live` is a legal state.
 
-    Just the pod where it is surplus, else the smallest of the groups around it that may go whole,
-    else everything.
+    This is the pod alone if it is surplus, else its smallest enclosing group that may be evicted
+    whole, else all of `live`.
     """
     if not has_groups(workload):
         return (pod,) if len(live) > workload.min_member else live
-    root = _read(workload, live, ())
+    root = _group_tree(workload, live, ())
     leaf = root.find(pod.group)
     candidates: Iterable[Collection[PodView]] = chain(
         ((pod,),), (tuple(group.held()) for group in leaf.path())
@@ -51,21 +51,20 @@ def unit_of(workload: WorkloadView, live: Collection[PodView], pod: PodView) -> 
 def next_chunks(
     workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
 ) -> Iterator[Sequence[PodView]]:
-    """What must be placed next, all or none: what minimums lack, or else one unit of surplus; then
-    what may be tried in its place when that has no room, best first.
+    """The pods to place next, all or none, followed by alternatives if they do not fit, best first.
 
-    `waiting` is in the order in which pods are to start. Nothing when nothing waits, or when there
-    are not enough pods to reach the minimum. Surplus of a group grows by one pod, a group that
-    holds nothing by its minimum; the group that holds least of its minimum goes first, and among
-    pods those of the same `order` may pass one another. Where not all groups are needed, those of
-    one kind may be left out for others.
+    A chunk is what the minimums lack, or else one unit of surplus. There is none if no pod waits or
+    the minimum is out of reach. `waiting` is in starting order; pods of the same `order` may pass
+    one another. A started group grows by one pod, an empty one by its minimum; the group with the
+    smallest part of its minimum comes first. If not all groups are needed, groups of one kind may
+    be left out for others.
     """
     if not waiting:
         return
     if not has_groups(workload):
         yield from _flat_chunks(max(1, workload.min_member - len(live)), waiting)
         return
-    root = _read(workload, live, waiting)
+    root = _group_tree(workload, live, waiting)
     if not root.can_fill():
         return
     needed = root.fill()
@@ -73,65 +72,68 @@ def next_chunks(
         yield from root.surplus()
         return
     found = set[tuple[str, ...]]()
-    for chunk in chain((needed,), _other_fills(workload, live, waiting)):
+    for chunk in chain((needed,), _alternative_fills(workload, live, waiting)):
         uids = tuple(pod.uid for pod in chunk)
-        # Minimums of groups and of all pods together may be out of reach.
+        # The minimums may be out of reach.
         if uids not in found and is_satisfied(workload, [*live, *chunk]):
             found.add(uids)
             yield chunk
 
 
-def _other_fills(
+def _alternative_fills(
     workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
 ) -> Iterator[Sequence[PodView]]:
-    """What its minimum lacks without groups of one kind that may stay empty, then of two, ...; of
-    equally many those that stand last are left out first."""
-    listed = dict.fromkeys(group.kind() for group in _read(workload, live, waiting).optional())
+    """What the minimum lacks if the optional groups of one kind are left out, then of two kinds,
+    and so on; the kinds listed last are left out first."""
+    listed = dict.fromkeys(
+        group.kind() for group in _group_tree(workload, live, waiting).optional()
+    )
     kinds = list(reversed(listed))
     by_number = (combinations(kinds, n) for n in range(1, len(kinds) + 1))
     for left_out in islice(chain.from_iterable(by_number), _MOST_LEFT_OUT):
-        root = _read(workload, live, waiting)
+        root = _group_tree(workload, live, waiting)
         leaving = [group for group in root.optional() if group.kind() in left_out]
         around = [group.parent for group in leaving if group.parent and group.parent.can_fill()]
         for group in leaving:
             group.leave_out()
-        # A group that cannot start without them is left out as a whole, in its own turn.
+        # If a group cannot start without them, leaving it out whole is another attempt.
         if all(group.can_fill() for group in (root, *around)) and (needed := root.fill()):
             yield needed
 
 
 def least_pods(workload: WorkloadView) -> int:
-    """How many pods the smallest legal state that isn't empty has, if there are enough of them."""
+    """The number of pods in the smallest non-empty legal state."""
     return _least(workload.tree) if workload.tree is not None else max(1, workload.min_member)
 
 
 def are_independent(workload: WorkloadView) -> bool:
-    """Whether each pod runs by itself, as the trials of a search do: the minimum is one pod."""
+    """Whether each pod runs by itself, like the trials of a search: the minimum is one pod."""
     return workload.min_member <= 1 and not has_groups(workload)
 
 
 def has_groups(workload: WorkloadView) -> bool:
-    """Whether its pods are in groups, each with a minimum of its own."""
+    """Whether the workload has subgroups with minimums of their own."""
     return workload.tree is not None and bool(workload.tree.children)
 
 
 def has_topology(workload: WorkloadView) -> bool:
-    """Whether any of its groups asks for nearness."""
-    return workload.tree is not None and _asks_nearness(workload.tree)
+    """Whether any group of the workload has a topology rule."""
+    return workload.tree is not None and _has_rule(workload.tree)
 
 
 def live_pods(workload: WorkloadView) -> list[PodView]:
-    """Its pods that have a place and are not leaving it."""
+    """The workload's pods that have a node and are not terminating."""
     return [pod for pod in workload.pods if pod.node and not pod.is_terminating]
 
 
 def is_gang(workload: WorkloadView) -> bool:
-    """Whether its pods belong together in one node pool: near one another is inside one."""
+    """Whether the workload's pods must be in one node pool. A topology rule implies this, since
+    domains are within a pool."""
     return least_pods(workload) > 1 or has_topology(workload)
 
 
 def groups_of(tree: GroupView) -> Iterator[GroupView]:
-    """The group and all below it."""
+    """The group and all its descendants."""
     yield tree
     for child in tree.children:
         yield from groups_of(child)
@@ -139,12 +141,12 @@ def groups_of(tree: GroupView) -> Iterator[GroupView]:
 
 @lru_cache(maxsize=4096)
 def leaves_below(tree: GroupView) -> frozenset[str]:
-    """Names of the leaves of the group; its own where it is one."""
+    """The names of the leaves of the group; its own name if it is a leaf."""
     return frozenset(group.name for group in groups_of(tree) if not group.children)
 
 
 @lru_cache(maxsize=4096)
-def _asks_nearness(tree: GroupView) -> bool:
+def _has_rule(tree: GroupView) -> bool:
     rules = (group.topology for group in groups_of(tree))
     return any(rule is not None and (rule.required or rule.preferred) for rule in rules)
 
@@ -156,15 +158,16 @@ def _least(group: GroupView) -> int:
 
 
 def _flat_chunks(n_pods: int, waiting: Sequence[PodView]) -> Iterator[Sequence[PodView]]:
-    """The first `n_pods`; where that is one, pods of other shapes that may pass it."""
+    """The first `n_pods`; if that is one, then the first pod of each other shape that may pass
+    it."""
     if len(waiting) < n_pods:
         return
     yield waiting[:n_pods]
     if n_pods == 1:
-        yield from ((pod,) for pod in _others_that_may_pass(waiting))
+        yield from ((pod,) for pod in _pods_that_may_pass(waiting))
 
 
-def _others_that_may_pass(waiting: Sequence[PodView]) -> Iterator[PodView]:
+def _pods_that_may_pass(waiting: Sequence[PodView]) -> Iterator[PodView]:
     first = waiting[0]
     seen = {(first.demand, id(first.constraints))}
     for pod in waiting:
@@ -178,7 +181,7 @@ def _others_that_may_pass(waiting: Sequence[PodView]) -> Iterator[PodView]:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """A group with the pods that it holds and that wait in it; those of a parent are its leaves'.
+    """A group with its `live` and `waiting` pods, without those of its descendants.
 
     `n_held` and `n_waiting` count the whole subtree.
     """
@@ -192,14 +195,14 @@ class _Group:
     n_waiting: int = 0
 
     def path(self) -> "Iterator[_Group]":
-        """The group and those around it, up to the root."""
+        """The group and its ancestors, up to the root."""
         group: _Group | None = self
         while group is not None:
             yield group
             group = group.parent
 
     def find(self, name: str) -> "_Group":
-        """The leaf of that name; the group itself where there is none."""
+        """The leaf of that name; the group itself if there is none."""
         for child in self.children:
             found = child.find(name)
             if found is not child or found.view.name == name:
@@ -207,14 +210,14 @@ class _Group:
         return self
 
     def optional(self) -> "Iterator[_Group]":
-        """Groups below it that hold nothing and of which not all are needed."""
+        """Empty descendants whose parents do not need all their children."""
         for child in self.children:
             if not child.n_held and (self.view.min_groups or 0) < len(self.children):
                 yield child
             yield from child.optional()
 
     def leave_out(self) -> None:
-        """Take it out of its parent, with what waits in it."""
+        """Remove the group, with its waiting pods, from its parent."""
         assert self.parent is not None
         self.parent.children.remove(self)
         for group in self.parent.path():
@@ -222,19 +225,19 @@ class _Group:
         self.parent = None
 
     def kind(self) -> tuple[object, ...]:
-        """What it asks for: groups of the same kind have a place where one of them has."""
+        """A key for the requests of the group: if one group of a kind fits, the others do too."""
         rule = self.view.topology
         pods = tuple((pod.demand, id(pod.constraints)) for pod in self.waiting)
         return (rule, self.view.min_member, pods, *(child.kind() for child in self.children))
 
     def held(self) -> Iterator[PodView]:
-        """The pods that it and those below it hold."""
+        """The live pods of the subtree."""
         yield from self.live
         for child in self.children:
             yield from child.held()
 
     def can_fill(self) -> bool:
-        """Whether enough pods wait for it to reach its minimum."""
+        """Whether enough pods wait for the group to reach its minimum."""
         usable = [child for child in self.children if child.can_fill()]
         if any(child.n_held and child not in usable for child in self.children):
             return False
@@ -244,7 +247,7 @@ class _Group:
         return within >= self.view.min_member
 
     def fill(self) -> list[PodView]:
-        """Take what its minimum lacks out of what waits, and return it. `can_fill` holds."""
+        """Take the pods that the minimum lacks out of `waiting`; requires `can_fill`."""
         chosen: list[PodView] = []
         n_ready = 0
         for child in sorted(self.children, key=lambda child: child.n_held == 0):
@@ -263,7 +266,7 @@ class _Group:
         return chosen
 
     def surplus(self) -> "Iterator[Sequence[PodView]]":
-        """What may start next once its minimum is reached, best first; takes nothing."""
+        """Units that may start next once the minimum is reached, best first; takes no pods."""
         if self.waiting:
             yield from _flat_chunks(1, self.waiting)
         for child in sorted(self.children, key=_Group._fullness):
@@ -275,13 +278,13 @@ class _Group:
                 yield unit
 
     def _fullness(self) -> int:
-        """How much it holds of its minimum, in millionths."""
+        """The part of the minimum that is live, in millionths."""
         return self.n_held * 1_000_000 // max(1, self.view.min_member)
 
     def _first_unit(self) -> Sequence[PodView]:
-        """What it must start with, on a copy: nothing is taken."""
-        copy = _grow(self.view, None)
-        _fill_in(copy, (), list(self._all_waiting()))
+        """The pods with which the group must start; takes no pods."""
+        copy = _make_group(self.view, None)
+        _add_pods(copy, (), list(self._all_waiting()))
         return copy.fill() or next(copy.surplus(), ())
 
     def _all_waiting(self) -> Iterator[PodView]:
@@ -297,21 +300,23 @@ class _Group:
             group.n_waiting -= 1
 
 
-def _read(workload: WorkloadView, live: Iterable[PodView], waiting: Iterable[PodView]) -> _Group:
+def _group_tree(
+    workload: WorkloadView, live: Iterable[PodView], waiting: Iterable[PodView]
+) -> _Group:
     assert workload.tree is not None
-    root = _grow(workload.tree, None)
-    _fill_in(root, live, waiting)
+    root = _make_group(workload.tree, None)
+    _add_pods(root, live, waiting)
     return root
 
 
-def _grow(view: GroupView, parent: _Group | None) -> _Group:
+def _make_group(view: GroupView, parent: _Group | None) -> _Group:
     group = _Group(view, parent)
-    group.children = [_grow(child, group) for child in view.children]
+    group.children = [_make_group(child, group) for child in view.children]
     return group
 
 
-def _fill_in(root: _Group, live: Iterable[PodView], waiting: Iterable[PodView]) -> None:
-    """Put pods into the leaves they name; those that name none belong to the root itself."""
+def _add_pods(root: _Group, live: Iterable[PodView], waiting: Iterable[PodView]) -> None:
+    """Add pods to the leaves they name; pods that name no leaf are added to the root."""
     leaves: dict[str, _Group] = {}
     for pods, is_live in ((live, True), (waiting, False)):
         for pod in pods:

@@ -1,24 +1,25 @@
-"""The order of turns: the most deprived department, in it the most deprived project, and there the
-first in line. Where the work of a project names users, what precedes other work of the project (by
-kind within quota, then by priority) has its turn first, whichever user it is of; at the same
-priority, the most deprived user has.
+"""The scheduling order: which pending workload is tried next.
 
-Among queues of one parent the order is
+At each level of the queue tree the most deprived queue is served first; in a leaf, the first
+workload of its line. If workloads of a project name users, they are ordered across users by
+precedence (kind within quota, then priority), and at equal precedence by the most deprived user.
 
-1. work that keeps its queue within quota;
-2. work that is larger than its queue's share and has waited long, where the queue held less than
-   its share lately;
-3. work that keeps its queue within its share;
-4. work that lifts a queue above its share which holds less than that: the odd GPU;
-5. everything else, and work without GPUs of queues that state no quota of CPU or memory,
+Sibling queues are ordered by a tier for their next workload:
 
-within each of these the lower rank. Within the first three the queue goes first that would hold the
-smallest part of what it is due, of the resource of which that is most. Within the last two it is
-the one that would hold least above its quota for its weight, by which reclaim goes as well; and
-where past use counts, the one that held least lately for what it is due without past use, of
-several one whose share in whole GPUs has room. Ties go to the queue that held least lately, then to
-the older. Parts are integers of more digits than two different ones agree in, so there is neither a
-float nor a tie that is none.
+1. it keeps the queue within quota;
+2. it is larger than the queue's share and has waited long, and the queue held less than its share
+   lately;
+3. it keeps the queue within its share;
+4. it lifts the queue above its share from below: the odd GPU;
+5. all others, and workloads without GPUs in queues that state no quota for CPU or memory.
+
+Within a tier the lower rank comes first. In tiers 1 and 3, next comes the queue that would hold the
+smallest part of its due, by dominant resource. In tier 2 it is the queue that held least lately
+relative to its due without past use. In tiers 4 and 5 it is the queue that would hold least above
+its quota relative to its weight, as in reclaim. Where past use counts, these tiers go by what was
+held lately instead, then prefer a queue whose share in whole GPUs has room. Ties go to the queue
+that held least lately, then to the older. Fractions are compared as integers with enough bits to
+tell any two apart, so floats are not needed.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -31,29 +32,27 @@ from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
 from extender.policy.workloads.pending import Pending, SortKey, has_waited_long
 from extender.state.model import GPU, NOTHING, Amounts
 
-#: Parts are compared as integers of so many binary places: two different ones of less than 2**31
-#: milli differ by more.
-_DIGITS: Final = 62
-#: A part of nothing: more than any other.
-_ENDLESS: Final = 1 << 96
+#: Binary places of fractions: two different ones with terms below 2**31 milli differ by more.
+_BITS: Final = 62
+#: A fraction of zero: larger than any other.
+_INFINITE: Final = 1 << 96
 
-#: The classes of the module's list.
+#: The tiers listed in the module docstring.
 IN_QUOTA: Final = 1
 OVERDUE: Final = 2
 IN_SHARE: Final = 3
 ODD: Final = 4
 ABOVE: Final = 5
 
-#: Sorts the most deprived first; see the module for what comes before what.
+#: Sorts the most deprived queue first; see the module docstring.
 TurnKey = tuple[int, int, int, int, bool, int, int, int, int, str]
-#: Whether the work is not of a first kind within its project's quota, and its priority, negated.
+#: False for a first kind within its project's quota, else True; and the negated priority.
 Precedence = tuple[bool, int]
 NO_PRECEDENCE: Final[Precedence] = (False, 0)
 
 
 def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKey:
-    """Sorts a queue by the first workload in its line, which needs `need`; `has_waited`: for
-    long."""
+    """The sort key of a queue whose next workload requests `need`; `has_waited`: for long."""
     tier, has_no_due = IN_QUOTA, False
     after = before = lately = surplus = 0
     allocated, share, quota, due = queue.allocated, queue.exact_share, queue.quota, queue.due
@@ -67,17 +66,17 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
             tier = max(tier, IN_SHARE if together <= share[resource] else over)
             weight = queue.figures.figures[resource].weight
             above = together - quota[resource]
-            surplus = max(surplus, (above << _DIGITS) // weight if weight else above * _ENDLESS)
+            surplus = max(surplus, (above << _BITS) // weight if weight else above * _INFINITE)
         whole = due[resource]
         if whole > 0:
-            part = (together << _DIGITS) // whole
-            part_before = (has << _DIGITS) // whole if more else part
+            part = (together << _BITS) // whole
+            part_before = (has << _BITS) // whole if more else part
             if held_lately := queue.held_lately[resource]:
-                # Past use bends the due already, and is not counted twice.
-                lately = max(lately, (held_lately << _DIGITS) // max(1, queue.unbent_due[resource]))
+                # Past use already bends the due, and must not count twice.
+                lately = max(lately, (held_lately << _BITS) // max(1, queue.unbent_due[resource]))
         else:
             has_no_due = has_no_due or more > 0
-            part, part_before = together * _ENDLESS, has * _ENDLESS
+            part, part_before = together * _INFINITE, has * _INFINITE
         after = max(after, part)
         before = max(before, part_before)
     if queue.is_host_reclaimable(need):
@@ -88,7 +87,7 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
     if tier == ODD and queue.is_bent and allocated[GPU] + need[GPU] > queue.share[GPU]:
         has_no_due = True
     if tier < ODD or queue.is_bent:
-        # Where past use counts, reclaim leaves the odd GPU to the queue that has its turn.
+        # Where past use counts, reclaim leaves the odd GPU to the queue that is served first.
         surplus = 0
     first = lately if tier == OVERDUE or tier >= ODD else 0
     return tier, rank, surplus, first, has_no_due, after, before, lately, age, name
@@ -99,10 +98,10 @@ _Entry = tuple[bool, SortKey, Pending]
 
 @dataclass(slots=True)
 class JobQueue:
-    """What waits in one queue: `kinds` has the kinds that go first within quota, `rest` the others.
+    """The pending workloads of one queue: `kinds` has the first kinds, `rest` all others.
 
-    Both have the first in line last. Entries are marked False that the last cycle had no time for:
-    they go before others.
+    Both lists are in reverse order. Entries of workloads that the last cycle had no time for begin
+    with False, so that they precede others.
     """
 
     leaf: Queue
@@ -115,7 +114,7 @@ class JobQueue:
         return len(self.kinds) + len(self.rest)
 
     def fill(self, waiting: Iterable[Pending]) -> None:
-        """Add many at once."""
+        """Add many workloads at once."""
         for pending in waiting:
             entries, entry = self._entry_of(pending)
             entries.append(entry)
@@ -123,9 +122,8 @@ class JobQueue:
         self.rest.sort(reverse=True)
 
     def push(self, pending: Pending) -> None:
-        """Add a workload, or bring back one that has more pods."""
+        """Add a workload, or one again that has another chunk."""
         entries, entry = self._entry_of(pending)
-        # What comes back goes soon again, so it is near the end.
         low, high = 0, len(entries)
         while low < high:
             middle = (low + high) // 2
@@ -136,43 +134,43 @@ class JobQueue:
         entries.insert(low, entry)
 
     def _entry_of(self, pending: Pending) -> tuple[list[_Entry], _Entry]:
-        """The list that takes the workload, and its entry there."""
+        """The list for the workload, and its entry there."""
         entries = self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
         return entries, (pending.workload.key not in self.overdue, pending.sort_key, pending)
 
     def head(self) -> Pending:
-        """The workload that has its turn."""
-        return self._first()[-1][2]
+        """The next workload."""
+        return self._head_entries()[-1][2]
 
     def precedence(self) -> Precedence:
-        """Sorts lines of users of one project by what is first in them."""
-        entries = self._first()
+        """Sort key among the users of one project: the precedence of the next workload."""
+        entries = self._head_entries()
         head = entries[-1][2]
         is_first = entries is self.kinds and self._fits_quota(head)
         return not is_first, -head.workload.priority
 
     def pop(self) -> Pending:
-        """Remove and return the workload that has its turn."""
-        return self._first().pop()[2]
+        """Remove and return the next workload."""
+        return self._head_entries().pop()[2]
 
     def pop_alike(self, pending: Pending) -> Pending | None:
-        """Remove and return the workload that has its turn, if it is like `pending`."""
-        entries = self._first()
+        """Remove and return the next workload if it is like `pending`."""
+        entries = self._head_entries()
         return entries.pop()[2] if entries and pending.is_like(entries[-1][2]) else None
 
     def clear(self) -> list[Pending]:
-        """Take all, in order."""
-        everyone = sorted([*self.kinds, *self.rest])
+        """Remove and return all workloads, in order."""
+        all_entries = sorted([*self.kinds, *self.rest])
         self.kinds.clear()
         self.rest.clear()
-        return [pending for _, _, pending in everyone]
+        return [pending for _, _, pending in all_entries]
 
-    def _first(self) -> list[_Entry]:
-        """The entries of which the last has the turn."""
+    def _head_entries(self) -> list[_Entry]:
+        """The list whose last entry is next."""
         if not self.kinds or not self.rest:
             return self.kinds or self.rest
         first, other = self.kinds[-1], self.rest[-1]
-        # Whatever else is bound to quota as well is passed by priority alone.
+        # A non-preemptible workload is bound to quota too, so only priority decides against it.
         precedes = other[-1].workload.is_preemptible and self._fits_quota(first[-1])
         return self.kinds if precedes or first < other else self.rest
 
@@ -185,12 +183,12 @@ class JobQueue:
 
 @dataclass(slots=True, eq=False)
 class _Branch:
-    """A queue with what waits below it: the branches of its children, or its own line.
+    """A queue with its pending workloads: the branches of its children, or its own line.
 
-    `key` is its turn key when it was last sorted in, `held` what it held then, `need` what the
-    first below it needed, and `has_waited` whether that has waited for long. `is_barred`: that one
-    may hold no more by limits and quotas. It has its turn at once, takes nothing, and makes room
-    for what is behind it.
+    `key` is its turn key when it was last sorted in. `held` was its allocation then, `need` the
+    request of the next workload, and `has_waited` tells whether that has waited long.
+    `is_over_limit`: limits and quotas do not allow the next workload. It is then tried at once,
+    which fails, so that the workloads behind it can be tried.
     """
 
     queue: Queue | None
@@ -200,16 +198,16 @@ class _Branch:
     need: Amounts = NOTHING
     has_waited: bool = False
     held: list[int] = field(default_factory=list)
-    is_barred: bool = False
+    is_over_limit: bool = False
     precedence: Precedence = NO_PRECEDENCE
 
     def __lt__(self, other: "_Branch") -> bool:
-        if self.is_barred is not other.is_barred:
-            return self.is_barred
+        if self.is_over_limit is not other.is_over_limit:
+            return self.is_over_limit
         return (self.precedence, self.key) < (other.precedence, other.key)
 
     def set_key(self, now_s: int) -> bool:
-        """Work its key out again; returns whether it may have changed. Those below are in order."""
+        """Recompute the key; returns whether it may have changed. The children must be in order."""
         queue, precedence = self.queue, NO_PRECEDENCE
         assert queue is not None
         if self.line is not None:
@@ -218,28 +216,30 @@ class _Branch:
             head = self.line.head()
             need = head.need()
             is_np = not head.workload.is_preemptible
-            is_barred = not queue.may_hold(need, is_np=is_np)
+            is_over_limit = not queue.may_hold(need, is_np=is_np)
             has_waited = has_waited_long(head.workload, now_s)
         else:
             first = self.heap[0]
-            need, is_barred, has_waited = first.need, first.is_barred, first.has_waited
+            need, is_over_limit, has_waited = first.need, first.is_over_limit, first.has_waited
         if (
-            is_barred is self.is_barred
+            is_over_limit is self.is_over_limit
             and has_waited is self.has_waited
             and precedence == self.precedence
             and self.held == queue.allocated
             and (need is self.need or need == self.need)
         ):
             return False
-        self.need, self.held, self.is_barred = need, queue.allocated[:], is_barred
+        self.need, self.held, self.is_over_limit = need, queue.allocated[:], is_over_limit
         self.has_waited, self.precedence = has_waited, precedence
         self.key = turn_key(queue, need, has_waited=has_waited)
         return True
 
 
 class Turns:
-    """A tree of heaps over the queues of one pool. After each `pop`, and what is taken from
-    `alike`, comes one `settle` or `pass_over`."""
+    """The scheduling order of one pool's pending workloads: a tree of heaps over its queues.
+
+    Each `pop`, and any use of `alike`, must be followed by one `settle` or `pass_over`.
+    """
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class Turns:
         self.resift()
 
     def pop(self) -> tuple[Queue, Pending] | None:
-        """The queue and workload that have their turn, or None when nothing waits."""
+        """Remove and return the next workload with its queue; None if there is none."""
         branch = self._root
         if not branch.heap:
             return None
@@ -274,22 +274,21 @@ class Turns:
         return branch.line.leaf, branch.line.pop()
 
     def settle(self, again: Pending | None = None) -> None:
-        """Sort in again the queue that had its turn; `again` still has pods that wait."""
+        """Sort in the popped queue; `again` is the popped workload if it has another chunk."""
         path = self._path()
         if again is not None and (line := path[-1].line) is not None:
             line.push(again)
         self._sort_in(path)
 
     def alike(self, pending: Pending) -> Iterator[Pending]:
-        """Take out, one by one, what is next in line behind `pending`, which has its turn and no
-        place, as far as it is like it: each would have the next turn."""
+        """Remove, one by one, the next workloads that are like `pending`, which does not fit."""
         line = self._path()[-1].line
         while line is not None and (other := line.pop_alike(pending)) is not None:
             yield other
 
     def pass_over(self, *, holds_up: bool) -> list[Pending]:
-        """The one that had its turn has no place. Returns what is passed over with it: where it
-        `holds_up` its queue, all that waits behind it."""
+        """The popped workload does not fit. If it `holds_up` its queue, remove and return all
+        workloads behind it."""
         path = self._path()
         line = path[-1].line
         behind = line.clear() if holds_up and line is not None else []
@@ -297,9 +296,9 @@ class Turns:
         return behind
 
     def resift(self, changed: Iterable[Queue] | None = None) -> None:
-        """Sort everything again, after queues changed that did not have the turn.
+        """Sort everything again after queues other than the popped one changed.
 
-        Where it is said which, nothing is done if nothing waits in any of them.
+        If `changed` is given, this does nothing unless one of them has pending workloads.
         """
         if changed is not None and self._branches.keys().isdisjoint(changed):
             return
@@ -310,7 +309,7 @@ class Turns:
         heapify(self._root.heap)
 
     def _path(self) -> list[_Branch]:
-        """The branches of the queue that has the turn, from the root down."""
+        """The branches of the next queue, from the root down."""
         path = [self._root]
         while path[-1].line is None:
             path.append(path[-1].heap[0])

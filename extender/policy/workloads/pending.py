@@ -1,7 +1,7 @@
-"""What waits of a workload, in the chunks in which it is decided.
+"""The pending pods of a workload, in the chunks in which they are placed.
 
-The first chunk is what its minimum lacks: placed whole or not at all. Then every further unit (see
-`gangs`) is a chunk of its own, which stands behind all minimums of equal priority.
+The first chunk is what the minimum lacks; it is placed whole or not at all. Then every further unit
+(see `gangs`) is a chunk of its own, ordered behind all minimums of equal priority.
 """
 
 from collections import Counter
@@ -26,23 +26,21 @@ from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: Seconds after which a workload that waits may have its places kept: one hour is short beside the
-#: runs of trainings that starve others, and long beside the time in which small work comes and
-#: goes.
+#: Seconds after which a workload has waited long. One hour is short compared with trainings that
+#: starve others, and long compared with small workloads.
 PATIENCE_S: Final = 3600
 
-#: Chunks of a workload that are tried, the first one included. They are of different shapes;
-#: beyond a handful of them the search would cost more than it finds.
+#: How many chunks of a workload are tried, including the first. They differ in shape; trying more
+#: would cost more than it finds.
 _MOST_CHUNKS: Final = 8
 
-#: Priority (higher first), whether the workload has its minimum (running gangs that lack some of it
-#: first), age, name: no two are equal.
+#: Priority (higher first), fullness (running gangs below their minimum first), age, key; unique.
 SortKey = tuple[int, int, int, str]
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A workload with pods that wait. `pools` is what it may still use, in order of preference.
+    """A workload with waiting pods. `pools` are those it may still use, in order of preference.
 
     `waiting` is in the order in which its pods are to start. Those to `spare` would be more than
     may run at once. Those `left_out` could never have a place; those `taken_in` have their turn.
@@ -73,7 +71,7 @@ class Pending:
     sort_key: SortKey = field(init=False)
 
     def __post_init__(self) -> None:
-        self._work_out()
+        self._set_order()
         if self.is_single:
             self._chunk = self.waiting
 
@@ -82,7 +80,7 @@ class Pending:
 
     @property
     def chunk(self) -> Sequence[PodView]:
-        """The pods to be placed next, all or none."""
+        """The pods to place next, all or none."""
         if self._chunk is None:
             self._chunk = next(iter(self.chunks()), ())
         return self._chunk
@@ -95,8 +93,8 @@ class Pending:
         return self._shapes
 
     def is_like(self, other: "Pending") -> bool:
-        """Whether both are one pod of one priority that asks for the same in the same pools, for
-        one queue."""
+        """Whether both are single pods with the same request, constraints, pools, queue, kind and
+        priority."""
         mine, its = self.workload, other.workload
         return (
             self.is_single
@@ -111,16 +109,16 @@ class Pending:
         )
 
     def chunks(self) -> Iterable[Sequence[PodView]]:
-        """`chunk`, and then what may be tried in its place when that has no room, best first."""
+        """`chunk`, followed by alternatives to try if it does not fit, best first."""
         return next_chunks(self.workload, self.live, self.waiting)
 
     def other_chunks(self) -> Iterable[Sequence[PodView]]:
-        """What may be tried in the place of `chunk`, best first, as far as that is worth it."""
+        """The first alternatives to `chunk`, best first."""
         return islice(self.chunks(), 1, _MOST_CHUNKS)
 
     @property
     def n_live(self) -> int:
-        """Pods that have a place."""
+        """The number of placed pods."""
         return len(self.live)
 
     @property
@@ -130,23 +128,23 @@ class Pending:
 
     @property
     def is_surplus(self) -> bool:
-        """Whether what waits is above the workload's minimum."""
+        """Whether the waiting pods are above the workload's minimum."""
         return bool(self.live) and is_satisfied(self.workload, self.live)
 
     def need(self) -> Amounts:
-        """What the chunk asks for; requests in MiB at the least that they can be."""
+        """The chunk's request; requests in MiB are measured on the largest card."""
         if self._need is None:
             self._need = self.need_of(self.chunk)
         return self._need
 
     def need_of(self, chunk: Sequence[PodView]) -> Amounts:
-        """The same of any other of its chunks."""
+        """The request of any chunk, measured like `need`."""
         if len(chunk) == 1:
             return pod_amounts(chunk[0].demand, self.card_mib)
         return sum_amounts(pod_amounts(pod.demand, self.card_mib) for pod in chunk)
 
     def advance(self, placements: Sequence[Placement], pool: str) -> "Pending | None":
-        """The chunk has its places in `pool`; returns itself while more of it could start."""
+        """Record the chunk's placements in `pool`; returns itself if it has another chunk."""
         if len(placements) == len(self.waiting):
             self.waiting = ()
             return None
@@ -157,7 +155,7 @@ class Pending:
         if self.is_gang:
             self.pools = (pool,)
         self.restart()
-        # What is left may lack pods that are not there: an empty chunk has room everywhere.
+        # The remaining pods may be too few for a chunk, and an empty chunk would fit everywhere.
         return self if self.chunk else None
 
     def leave_out(self, pods: Sequence[PodView]) -> None:
@@ -177,12 +175,12 @@ class Pending:
             self.restart()
 
     def restart(self) -> None:
-        """Work out anew what follows from the waiting and the live pods."""
+        """Recompute what depends on the waiting and live pods."""
         self._chunk = self._need = self._shapes = None
-        self._work_out()
+        self._set_order()
 
-    def _work_out(self) -> None:
-        """What the waiting pods and the workload say of its turn."""
+    def _set_order(self) -> None:
+        """Set `is_single` and `sort_key`."""
         workload, is_one = self.workload, len(self.waiting) == 1
         self.is_single = is_one and workload.min_member <= 1 and workload.tree is None
         self.sort_key = self._key()
@@ -192,11 +190,11 @@ class Pending:
         return -workload.priority, self._fullness(), workload.created_at, workload.key
 
     def _fullness(self) -> int:
-        """-1 for a running gang below its minimum, 0 for a workload that is to start, 1 at the
+        """-1 for a running gang below its minimum, 0 for a workload without live pods, 1 at the
         minimum, 2 above.
 
-        A gang that lost a pod holds cards that do nothing, so it is completed first. Surplus waits
-        for minimums, and the first surplus of one workload goes before the second of another.
+        A gang that lost a pod holds cards without progress, so it is completed first. Surplus comes
+        after minimums, and the first surplus of one workload before the second of another.
         """
         if not self.live:
             return 0
@@ -206,7 +204,7 @@ class Pending:
 
 
 class PendingReader:
-    """Reads what waits in one cycle. What depends on the list of pools alone is worked out once."""
+    """Reads the pending workloads of one cycle; results per list of pools are cached."""
 
     def __init__(self, snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
         self._snapshot = snapshot
@@ -214,7 +212,7 @@ class PendingReader:
         self._usable: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
 
     def read(self, workload: WorkloadView) -> Pending | Refused | None:
-        """What waits of the workload, why none of it can be tried, or None when nothing waits."""
+        """The pending workload, or why it cannot be tried; None if no pod waits."""
         pods = workload.pods
         gated = [pod for pod in pods if pod.state == "gated" and not pod.is_terminating]
         if not gated:
@@ -235,12 +233,12 @@ class PendingReader:
         if len(pods) > len(gated):
             _read_live(self._snapshot, self._pools, pending)
         refused = _why_not(pending, gated, self._pools)
-        if refused is not None and resting and workload.problem is None:
-            return _why_resting(resting[0], now_s)
+        if refused is not None and backed_off and workload.problem is None:
+            return _why_backed_off(backed_off[0], now_s)
         return refused or pending
 
     def _pools_of(self, listed: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-        """Those of the pools that exist, and the memory of their largest card."""
+        """The listed pools that exist, and the memory of their largest card."""
         found = self._usable.get(listed)
         if found is None:
             usable = tuple(pool for pool in dict.fromkeys(listed) if pool in self._pools)
@@ -250,7 +248,8 @@ class PendingReader:
 
 
 def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pending) -> None:
-    """Take in the pods that have a place, or one kept for their successors."""
+    """Set the live pods: those that are placed, and moved pods whose successors have a
+    nomination."""
     workload = pending.workload
     moved = [pod for pod in workload.pods if pod.is_terminating and pod.next_node]
     pending.live = [*moved, *(pod for pod in workload.pods if _is_live(pod))]
@@ -258,13 +257,13 @@ def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pen
     for pod in moved:
         pending.waiting = _without_successor(pod, pending.waiting)
     if pending.live and pending.is_gang:
-        pool = _home_of(snapshot, pending)
+        pool = _main_pool(snapshot, pending)
         pending.pools = (pool,) if pool in pools else ()
     pending.restart()
 
 
-def _home_of(snapshot: Snapshot, pending: Pending) -> str:
-    """The pool in which most of its live pods are; of several the one it prefers."""
+def _main_pool(snapshot: Snapshot, pending: Pending) -> str:
+    """The pool with most of the live pods; ties go to the pool that the workload prefers."""
     n_in = Counter(held_pool(snapshot, pod) for pod in pending.live)
     if len(n_in) == 1:
         return next(iter(n_in))
@@ -273,7 +272,7 @@ def _home_of(snapshot: Snapshot, pending: Pending) -> str:
 
 
 def _in_order(pods: list[PodView]) -> list[PodView]:
-    """The pods in the order in which they are to start."""
+    """The pods in starting order."""
     if len(pods) > 1:
         pods.sort(key=starting_order)
     return pods
@@ -282,7 +281,7 @@ def _in_order(pods: list[PodView]) -> list[PodView]:
 def _why_not(
     pending: Pending, gated: Sequence[PodView], pools: Mapping[str, PoolQueues]
 ) -> Refused | None:
-    """Why the workload can't be tried, whatever is free."""
+    """Why the workload cannot be tried, whatever is free; None if it can."""
     workload, key = pending.workload, pending.workload.key
     if workload.problem is not None:
         return workload.problem
@@ -300,12 +299,12 @@ def _why_not(
     return None
 
 
-def _rests_until(pod: PodView) -> int:
+def _backoff_until(pod: PodView) -> int:
     return max(pod.refusals.until, pod.denial.until if pod.denial else 0)
 
 
-def _why_resting(pod: PodView, now_s: int) -> Refused:
-    """Where kube-scheduler did not bind the pod, why, and when it is planned again."""
+def _why_backed_off(pod: PodView, now_s: int) -> Refused:
+    """On which nodes and why the pod was not bound, and when it is planned again."""
     if pod.denial is not None and pod.denial.until > now_s:
         again = f"it is planned again in {pod.denial.until - now_s} s"
         return Refused(Reason.RELEASE_REFUSED, f"{pod.key}: {pod.denial.message}; {again}")
@@ -317,12 +316,12 @@ def _why_resting(pod: PodView, now_s: int) -> Refused:
 
 
 def has_waited_long(workload: WorkloadView, now_s: int) -> bool:
-    """Whether the workload has waited for `PATIENCE_S`."""
+    """Whether the workload has waited for at least `PATIENCE_S`."""
     return now_s - max(workload.created_at, workload.waits_since) >= PATIENCE_S
 
 
 def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
-    """Why the pods that could start are none, or not enough."""
+    """Why none or too few of the pods may start."""
     key, n_live, least = pending.workload.key, pending.n_live, least_pods(pending.workload)
     held = sorted({gate for pod in gated for gate in pod.other_gates})
     if ANNOTATION_HOLD in held:
@@ -334,10 +333,9 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     if held:
         return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
     if not pending.waiting and pending.nodes:
-        return Refused(
-            Reason.WAITING_FOR_VICTIMS,
-            f"{key}: waits for its moved pods to leave {', '.join(sorted(_left_nodes(pending)))}",
-        )
+        nodes = ", ".join(sorted(_nodes_of_moved(pending)))
+        detail = f"{key}: waits for its moved pods to leave {nodes}"
+        return Refused(Reason.WAITING_FOR_VICTIMS, detail)
     if not pending.waiting:
         return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
     have = n_live + len(pending.waiting)
@@ -350,20 +348,20 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
 
 
 def why_behind(pending: Pending, first: str) -> Refused:
-    """Why it has no turn, in strict order, while the workload `first` has no place."""
+    """The refusal of a workload in strict order while the workload `first` does not fit."""
     detail = f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order"
     return Refused(Reason.WAITING_FOR_TURN, detail)
 
 
 def _without_successor(moved: PodView, waiting: Sequence[PodView]) -> Sequence[PodView]:
-    """`waiting` without the pod that gets the place which is kept for the successor."""
+    """`waiting` without the pod that uses the nomination of the moved pod's successor."""
     for at, pod in enumerate(waiting):
         if pod.demand == moved.demand:
             return [*waiting[:at], *waiting[at + 1 :]]
     return waiting
 
 
-def _left_nodes(pending: Pending) -> set[str]:
+def _nodes_of_moved(pending: Pending) -> set[str]:
     return {pod.node for pod in pending.live if pod.uid in pending.nodes}
 
 

@@ -1,4 +1,4 @@
-"""What pods ask for, without their names: pods of one shape are placed alike, and fail alike."""
+"""The shapes of pods: pods with the same demand and constraints fit or fail alike."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -9,19 +9,19 @@ from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
 from extender.state.model import Constraints, PodView
 
-#: By shape: what is asked for, which constraints, how many pods.
+#: For each shape its demand, the id of its constraints, and its count.
 ShapesKey = tuple[tuple[Demand, int, int], ...]
 
 
 class Shape(Struct, gc=False):
-    """`count` pods that ask for the same, under the same constraints."""
+    """`count` pods with the same demand and constraints."""
 
     demand: Demand
     constraints: Constraints
     count: int
 
     def is_no_easier_than(self, other: "Shape") -> bool:
-        """Whether it can't have a place where `other` has none."""
+        """Whether the shape cannot fit if `other` does not."""
         mine, its = self.demand, other.demand
         return (
             self.constraints is other.constraints
@@ -51,12 +51,12 @@ def shapes_of(pods: Sequence[PodView]) -> list[Shape]:
 
 
 def key_of(shapes: Iterable[Shape]) -> ShapesKey:
-    """What tells these shapes, and how many pods they have, from others, while the pods live."""
+    """A hashable key of the shapes and counts; valid while their constraints are alive."""
     return tuple([(each.demand, id(each.constraints), each.count) for each in shapes])
 
 
 def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
-    """The largest first, so that small ones take what they leave; otherwise as given."""
+    """The pods with the largest requests first, so that small ones fill the gaps; stable."""
     if len({pod.demand for pod in pods}) == 1:
         return list(pods)
     return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
@@ -65,10 +65,12 @@ def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
 def placing_orders(
     pods: Sequence[PodView], n_nodes: Callable[[PodView], int]
 ) -> Iterator[list[PodView]]:
-    """Orders in which to place the pods one by one, until one of them works: first the packing
-    order; then, where they may use different nodes, those first that may use the fewest (of which
-    `n_nodes` says how many); then, where only some need a peer that others may be, with these at
-    the end."""
+    """Orders in which to place the pods one by one, to be tried until one works.
+
+    The first is the packing order. If constraints differ, the second starts with the pods that have
+    the fewest candidate nodes (`n_nodes`). If only some pods have affinity terms, the last order
+    has these at the end, after their possible peers.
+    """
     in_order = in_packing_order(pods)
     yield in_order
     if any(pod.constraints is not pods[0].constraints for pod in pods):
@@ -81,7 +83,7 @@ def placing_orders(
 
 
 def alike(pods: Sequence[PodView]) -> list[list[PodView]]:
-    """The pods in their order, neighbours of one shape together."""
+    """The pods in their order, with adjacent pods of one shape grouped."""
     if len(pods) == 1:
         return [list(pods)]
     grouped = groupby(pods, key=lambda pod: (pod.demand, id(pod.constraints)))

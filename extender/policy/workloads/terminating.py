@@ -1,4 +1,4 @@
-"""How long evicted pods may take to end, and what a workload is told of those that it waits for."""
+"""How long evicted pods may take to end, and the message for a workload that waits for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,23 +8,23 @@ from extender.policy.queues.tree import held_pool, tally_of
 from extender.state.model import PodView, WorkloadView, max_grace_s
 from extender.state.snapshot import Snapshot
 
-#: Pods of the own project that are named before "and N more".
+#: Pods of the workload's own project that are named before "N more".
 _NAMED = 3
 
-_Leaver = tuple[WorkloadView, PodView]
+_TerminatingPod = tuple[WorkloadView, PodView]
 
 
 def bound_s(snapshot: Snapshot, project: str, pool: str) -> int:
-    """The longest that an evicted pod of the project has to end."""
+    """The longest grace period, in seconds, of an evicted pod of the project in the pool."""
     return max_grace_s(snapshot.queues.get(project), snapshot.pools.get(pool))
 
 
 @dataclass(slots=True)
 class Leaving:
-    """The pods that are told to end, by node."""
+    """The terminating pods, by node."""
 
     snapshot: Snapshot
-    _by_node: dict[str, list[_Leaver]] = field(init=False)
+    _by_node: dict[str, list[_TerminatingPod]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._by_node = {}
@@ -35,21 +35,24 @@ class Leaving:
                     self._by_node.setdefault(pod.node, []).append((workload, pod))
 
     def describe_wait(self, workload: WorkloadView, places: Sequence[PodView]) -> str:
-        """What the workload waits for to have these places: pods of its own project by name, others
-        as project and GPUs, and how long they may take."""
+        """A message: the terminating pods that the workload's nominated pods wait for.
+
+        Pods of its own project are named, others are given as project and GPUs. It ends with the
+        longest time that they may take. `places` are the nominated pods.
+        """
         found = [
             each
             for node in dict.fromkeys(pod.node for pod in places)
-            for each in self._in_the_way(node, [pod for pod in places if pod.node == node])
+            for each in self._on_wanted_cards(node, [pod for pod in places if pod.node == node])
         ]
         if not found:
             nodes = sorted({pod.node for pod in places})
             return f"waits for pods to leave {', '.join(nodes)}"
         most_s = max(self._grace_s(owner, pod) for owner, pod in found)
-        return f"waits for {_named(workload, found)} to end: up to {most_s} s"
+        return f"waits for {_named_pods(workload, found)} to end: up to {most_s} s"
 
-    def _in_the_way(self, node: str, places: Sequence[PodView]) -> list[_Leaver]:
-        """The pods on the node that hold cards of the places; all, where none does."""
+    def _on_wanted_cards(self, node: str, places: Sequence[PodView]) -> list[_TerminatingPod]:
+        """Terminating pods on the node that hold cards of `places`; all of them if none does."""
         wanted = {card.index for pod in places for card in pod.cards}
         there = self._by_node.get(node, [])
         return [each for each in there if wanted & {c.index for c in each[1].cards}] or there
@@ -59,7 +62,7 @@ class Leaving:
         return min(pod.grace_s, bound_s(self.snapshot, owner.project, pool))
 
 
-def _named(workload: WorkloadView, found: Sequence[_Leaver]) -> str:
+def _named_pods(workload: WorkloadView, found: Sequence[_TerminatingPod]) -> str:
     own = [pod.key for owner, pod in found if owner.project == workload.project]
     named = own[:_NAMED]
     if len(own) > _NAMED:
