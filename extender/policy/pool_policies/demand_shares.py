@@ -1,10 +1,10 @@
 """The division of GPUs in policy `demand-weighted`; `demand_weighted` states its rules.
 
-Between its lower and its upper bound every queue gets a share in proportion to its demand times its
-weight. The lower bound is its non-preemptible work, and the least that it can use: its smallest
-task. The upper bound is its demand. Where the lower bounds of all queues do not fit, those are
-served in order (`_Demand.order`), and the others get their non-preemptible part only. A budget that
-is used lowers the upper bound alone, so other work takes as much as it would without a budget.
+Every queue gets a share in proportion to its demand times its weight, between two bounds. The lower
+bound is its non-preemptible demand and its smallest task, the upper bound its demand. If not all
+lower bounds fit, queues are served by `_QueueDemand.order`; the remaining ones get only their
+non-preemptible part. A used budget lowers only the upper bound, so weights stay as without a
+budget.
 """
 
 from array import array
@@ -38,13 +38,16 @@ _MOST_ROUNDS: Final = 8
 
 @dataclass(slots=True)
 class _QueueDemand:
-    """What a queue asks for, in milli: `total` is what it runs, and what waits and could ever be
-    placed, up to its limit; `wanted` the same without its budget; `fixed` the part that can not be
-    evicted, and has its GPUs first; `least` what its smallest task needs.
+    """The demand of a queue, in milli-GPU.
 
-    Of a workload, `on_cordoned` is what it holds on nodes that take no new pods, `started_at` is
-    when its first pod started, 0: none has; `tasks` are the sizes of what it starts or keeps
-    together, in that order.
+    - `total`: running pods, and waiting pods that could ever be placed, up to the limit; `wanted`:
+      the same without the budget.
+    - `fixed`: the part that cannot be evicted, which is served first.
+    - `least`: the request of the smallest task.
+
+    For a workload: `on_cordoned` is its allocation on nodes that take no new pods; `started_at` the
+    start of its first pod, 0 if none has started; `tasks` the sizes of the units that it starts or
+    keeps together, in that order.
     """
 
     total: int = 0
@@ -57,8 +60,8 @@ class _QueueDemand:
     tasks: list[int] = field(default_factory=list)
 
     def usable(self, share: int) -> int:
-        """How much of its share a workload can use: a task that is too large for the rest of the
-        share is passed over."""
+        """How much of the share a workload can use; tasks too large for the remaining share are
+        skipped."""
         used = 0
         for size in self.tasks:
             if used + size <= share:
@@ -67,9 +70,10 @@ class _QueueDemand:
         return max(used, at_least, min(self.fixed, share))
 
     def order(self, queue: Queue) -> tuple[int, int, int, int, str]:
-        """Sorts the queues that get what they need at least before others. Workloads: those that
-        run, the longest first, then the best priority, then the oldest. All other queues: the
-        smallest task, then the oldest.
+        """Sort key for serving lower bounds.
+
+        Workloads: running ones first by run time, then by priority, then by age. Other queues: by
+        smallest task, then by age.
         """
         if not queue.is_workload:
             return 0, self.least, 0, *queue.age_key
@@ -89,11 +93,11 @@ def divide_by_demand(session: Session, queues: PoolQueues) -> None:
 def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDemand]:
     """The demands of all queues of the pool."""
     pool = queues.pool
-    asking = chain(session.pending, session.left_out)
-    waiting = {p.workload.key: p for p in asking if pool in p.pools}
+    demanding = chain(session.pending, session.left_out)
+    waiting = {p.workload.key: p for p in demanding if pool in p.pools}
     demands = {queue: _QueueDemand() for queue in children_first(queues.roots)}
     if queues.has_unequal_cards:
-        # The same memory is another part of another card: shares are rounded to what pods ask for.
+        # A request in MiB is a different part of each card, so granules follow the requests.
         for queue in demands:
             queue.granule = MILLI_PER_GPU
     n_fixed = {queue: queue.allocated_np[GPU] for queue in demands}
@@ -104,7 +108,7 @@ def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDem
         _add_held(session, queues, workload, demand)
         if (pending := waiting.get(key)) is not None:
             _add_waiting(session, queues, pending, (demand, n_fixed))
-    _add_up(demands)
+    _sum_up(demands)
     return demands
 
 
@@ -117,7 +121,7 @@ def surplus_key(pod: PodView) -> tuple[int, int]:
 def _add_held(
     session: Session, queues: PoolQueues, workload: WorkloadView, demand: _QueueDemand
 ) -> None:
-    """Add what the workload holds in the pool."""
+    """Add the workload's allocation in the pool."""
     live, here = _held_here(session, queues.pool, workload)
     if not here:
         return
@@ -126,9 +130,9 @@ def _add_held(
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
     if has_groups(workload):
-        core = _core_of(workload, live, here)
-        demand.least = sum(_size(queues, pod) for pod in core)
-        rest = [_size(queues, pod) for pod in _without(here, core)]
+        minimum = _minimum_of(workload, live, here)
+        demand.least = sum(_size(queues, pod) for pod in minimum)
+        rest = [_size(queues, pod) for pod in _without(here, minimum)]
         demand.tasks = [demand.least, *rest]
     else:
         n_least = max(1, least_pods(workload) - len(live) + len(here))
@@ -144,10 +148,10 @@ def _add_held(
     elif are_independent(workload):
         demand.fixed = demand.on_cordoned
     elif len(live) > len(here) and not is_satisfied(workload, _without(live, here)):
-        # What must run beside its pods in other pools is not evicted here alone.
+        # The minimum also includes pods in other pools, so these are not evicted alone.
         demand.fixed = demand.least
     demand.started_at = min(pod.started_at or session.snapshot.now_s for pod in here)
-    _round_shares(queues, workload, here)
+    _refine_granules(queues, workload, here)
 
 
 def _add_waiting(
@@ -156,8 +160,10 @@ def _add_waiting(
     pending: Pending,
     to: tuple[_QueueDemand, dict[Queue, int]],
 ) -> None:
-    """Add what waits of a workload, if it could ever be placed in the pool. Non-preemptible work
-    counts up to the quotas that are stated, the oldest first; without any it is work as any other.
+    """Add the waiting pods of a workload, if they could ever be placed in the pool.
+
+    Non-preemptible workloads count up to the stated quotas, the oldest first; without a quota they
+    count as any other.
     """
     demand, n_fixed = to
     bound, pool = session.capacity_bound, queues.pool
@@ -181,12 +187,11 @@ def _add_waiting(
     demand.least = demand.least or least
     chunk = {pod.uid for pod in pending.chunk}
     demand.tasks += [first, *(_size(queues, pod) for pod in pods if pod.uid not in chunk)]
-    _round_shares(queues, pending.workload, pods)
+    _refine_granules(queues, pending.workload, pods)
 
 
-def _add_up(demands: _Demands) -> None:
-    """Sum up the demands of workloads for the queues above them, which are in order, children
-    first."""
+def _sum_up(demands: _Demands) -> None:
+    """Sum up the demands of workloads for their ancestors; `demands` lists children first."""
     for queue, demand in demands.items():
         if not queue.children:
             demand.wanted = demand.total
@@ -199,57 +204,64 @@ def _add_up(demands: _Demands) -> None:
 
 
 def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
-    """Divide among queues of one parent, and each share among the queues below; returns what they
-    can use of it. What one of them cannot use of its share goes to the others, and what is left of
-    several shares to those of them that can use it together."""
+    """Divide among sibling queues, and each share among the queue's children; returns what they can
+    use.
+
+    What one queue cannot use goes to the others. What remains of several shares then goes to queues
+    that can use it in one piece.
+    """
     queues = sorted(queues, key=lambda queue: queue.age_key)
     most = [demands[queue].total for queue in queues]
     used: list[int] = []
     for _ in range(_MOST_ROUNDS):
-        _share_out(queues, capacity, most, demands)
-        used = [_use(queue, queue.share[GPU], demands) for queue in queues]
+        _share_level(queues, capacity, most, demands)
+        used = [_divide_share(queue, queue.share[GPU], demands) for queue in queues]
         given = [queue.share[GPU] for queue in queues]
         is_left = any(n < share for n, share in zip(used, given, strict=True))
         could_use = any(n == share < top for n, share, top in zip(used, given, most, strict=True))
         if not is_left or not could_use:
-            # Dividing less among the queues below would only leave them less.
+            # Another round could only lower the shares.
             break
         most = [
             min(top, n) if n < share else top
             for n, share, top in zip(used, given, most, strict=True)
         ]
-    _lend_rests(queues, capacity, used, demands)
+    _lend_unused(queues, capacity, used, demands)
     return sum(used)
 
 
-def _use(queue: Queue, share: int, demands: _Demands) -> int:
-    """What the queue can use of so much; it is divided among the queues below."""
+def _divide_share(queue: Queue, share: int, demands: _Demands) -> int:
+    """How much of `share` the queue can use; also divides it among the queue's children."""
     if queue.children:
         return _divide(queue.children, share, demands)
     return demands[queue].usable(share)
 
 
-def _lend_rests(queues: Sequence[Queue], capacity: int, used: list[int], demands: _Demands) -> None:
-    """Let queues use more than their shares of what all leave unused: those that do already before
-    the others, the older first. `used` is kept up to date."""
+def _lend_unused(
+    queues: Sequence[Queue], capacity: int, used: list[int], demands: _Demands
+) -> None:
+    """Let queues use the unused part of all shares, and update `used`.
+
+    Queues that already hold more than they can use of their share come first, then the older ones.
+    """
     left = capacity - sum(used)
     for i in sorted(range(len(queues)), key=lambda i: queues[i].allocated[GPU] <= used[i]):
         queue, demand = queues[i], demands[queues[i]]
         share, most = queue.share[GPU], min(demand.total, used[i] + left)
         if most <= share or most < demand.least or not queue.figures.gpu.weight:
             continue
-        n = _use(queue, most, demands)
+        n = _divide_share(queue, most, demands)
         if n > used[i]:
             left -= n - used[i]
             used[i] = queue.share[GPU] = n
         else:
-            _use(queue, share, demands)
+            _divide_share(queue, share, demands)
 
 
-def _share_out(
+def _share_level(
     queues: Sequence[Queue], capacity: int, most: Sequence[int], demands: _Demands
 ) -> None:
-    """Set the shares of queues of one parent, none above `most`."""
+    """Set the shares of sibling queues, none above `most`."""
     lower = [min(demands[queue].fixed, top) for queue, top in zip(queues, most, strict=True)]
     left = capacity - sum(lower)
     upper = lower[:]
@@ -264,16 +276,16 @@ def _share_out(
             lower[i] += more
             upper[i] = most[i]
     weights = [demands[queue].wanted * queue.figures.gpu.weight for queue in queues]
-    _set_shares(queues, _between(queues, weights, (lower, upper), capacity))
+    _set_shares(queues, _bounded_shares(queues, weights, (lower, upper), capacity))
 
 
-def _between(
+def _bounded_shares(
     queues: Sequence[Queue],
     weights: Sequence[int],
     bounds: tuple[Sequence[int], Sequence[int]],
     capacity: int,
 ) -> Sequence[int]:
-    """Shares in proportion to the weights, but none outside its bounds; the lower ones fit."""
+    """Shares in proportion to the weights, each within its bounds; the lower bounds must fit."""
     lower, upper = bounds
     is_low = [False] * len(queues)
     while True:
@@ -292,7 +304,7 @@ def _between(
 def _grant(
     queues: Sequence[Queue], weights: Sequence[int], rooms: Sequence[int], surplus: int
 ) -> Sequence[int]:
-    """Parts of the surplus by weight, none larger than its room."""
+    """Parts of the surplus by weight, each at most its room."""
     grants = array("q", bytes(8 * len(queues)))
     small, room = array("q", fit_weights(weights)), array("q", rooms)
     shares.divide(surplus, small, room, granules(queues, GPU), grants)
@@ -307,7 +319,7 @@ def _set_shares(queues: Iterable[Queue], milli: Iterable[int]) -> None:
 def _held_here(
     session: Session, pool: str, workload: WorkloadView
 ) -> tuple[list[PodView], list[PodView]]:
-    """Its pods that hold places, those given in this cycle included, and of them the ones in the
+    """The workload's placed pods, including those placed in this cycle; and those of them in the
     pool."""
     nodes = session.snapshot.nodes
     live = live_pods(workload)
@@ -319,10 +331,10 @@ def _held_here(
     return live, here
 
 
-def _core_of(
+def _minimum_of(
     workload: WorkloadView, live: Sequence[PodView], here: Sequence[PodView]
 ) -> Sequence[PodView]:
-    """What is left of the pods `here` once all surplus has gone: the rest leaves together."""
+    """The pods of `here` that remain once all surplus is evicted, and must be evicted together."""
     while True:
         unit = _next_unit(workload, live, here)
         rest = _without(here, unit)
@@ -334,8 +346,10 @@ def _core_of(
 def _next_unit(
     workload: WorkloadView, live: Collection[PodView], here: Iterable[PodView]
 ) -> Collection[PodView]:
-    """The smallest unit around any of the pods; around the first of those where it is one of
-    several. Pods of one group are alike in this."""
+    """The smallest eviction unit of any of the pods; ties go to the first pod.
+
+    One pod per group is enough, since the pods of a group have units of the same size.
+    """
     by_group: dict[str, PodView] = {}
     for pod in here:
         by_group.setdefault(pod.group, pod)
@@ -347,8 +361,8 @@ def _without(pods: Iterable[PodView], gone: Iterable[PodView]) -> list[PodView]:
     return [pod for pod in pods if pod.uid not in uids]
 
 
-def _round_shares(queues: PoolQueues, workload: WorkloadView, pods: Iterable[PodView]) -> None:
-    """Where cards differ, round the shares of its queues to what these pods ask for."""
+def _refine_granules(queues: PoolQueues, workload: WorkloadView, pods: Iterable[PodView]) -> None:
+    """If cards differ, reduce the granules of the workload's queues to what these pods request."""
     if queues.has_unequal_cards:
         granule = gcd(MILLI_PER_GPU, *{_size(queues, pod) for pod in pods})
         for queue in queues.by_workload[workload.key].chain:
@@ -356,5 +370,5 @@ def _round_shares(queues: PoolQueues, workload: WorkloadView, pods: Iterable[Pod
 
 
 def _size(queues: PoolQueues, pod: PodView) -> int:
-    """What the pod counts, in milli: the same whether it waits or runs, on whatever card."""
+    """The demand of the pod in milli-GPU, the same for pending and running pods on any card."""
     return pod_amounts(pod.demand, queues.smallest_card_mib)[GPU]

@@ -1,28 +1,27 @@
 """Node pools of policy `demand-weighted`: shares of GPUs in proportion to demand times weight.
 
-Departments, projects, the users of a project and at last single workloads get shares, level by
-level. The demand of a workload is what it runs, and what waits and could ever be placed; that of a
-queue is the sum, up to its limit. Every queue gets at least its non-preemptible work and its
-smallest task (a pod, or a gang), and never more than its demand; between these bounds shares are in
-proportion to demand times weight, in whole GPUs by largest remainder, ties to the older queue. If
-not all can have their smallest task, the smaller one goes first, of equal ones that of the older
-queue; inside a project that of the workload that has run longest, then by priority and age. What a
-workload cannot use of its share, because all its other tasks are too large for the rest, goes to
-the others.
+Departments, projects, users and finally single workloads get shares, level by level. The demand of
+a workload is its running pods, and its waiting pods that could ever be placed; that of a queue is
+the sum, up to its limit. Every queue gets at least its non-preemptible demand and its smallest task
+(a pod or a gang), and at most its demand. Between these bounds, shares are in proportion to demand
+times weight, in whole GPUs by largest remainder, ties to the older queue. If the smallest tasks do
+not all fit, smaller ones come first, then older queues. Inside a project, the workload that has run
+longest comes first, then priority and age decide. The part of a share that no further task of the
+workload fits goes to the others.
 
-A workload starts only what its share holds, even if GPUs stay idle, and pods above its share are
-evicted, even if nothing waits; those of a project that has used its budget of the month only while
-the whole project is above its share. Pods on a cordoned node keep running, since their GPUs could
-go to nothing, and are shared on top of what the other nodes have. Non-preemptible work needs no
-quota; where a quota is stated it is bounded by it, and has its GPUs first. Work without GPUs is not
-shared: the oldest goes first, and what does not fit holds up nothing.
+A workload starts only tasks within its share, even if GPUs stay idle. Pods above the share are
+evicted, even if nothing is pending; in a project that has used its monthly budget, only while the
+whole project is above its share. Pods on a cordoned node keep running, since no other pod could use
+their GPUs, which are shared in addition to the ready nodes. Non-preemptible workloads need no
+quota. If a quota is stated it bounds them, and they are served first. Workloads without GPUs are
+not shared: the oldest comes first, and one that does not fit blocks no other.
 
 The rules are those of Determined's documentation, with the one task for every experiment of its
 fair-share scheduler (`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
 
-Work that may use several pools asks for its GPUs in each. Once it has them in one it asks for none
-elsewhere, so no workload gives back anything before all such pools have started what they can; and
-it goes on above a share as long as no other work is given its place.
+A workload that may use several pools requests its GPUs in each, until one of them has placed it. So
+all such pools start what they can before any eviction, and such a victim keeps running above its
+share if no other workload uses its cards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,44 +49,44 @@ from extender.state.model import CPU, GPU, MEMORY, Amounts
 
 def set_demand_shares(session: Session, queues: PoolQueues) -> None:
     """Set the shares of every queue of the pool; CPU and memory are not shared here."""
-    every_queue = children_first(queues.roots)
-    sum_requests(every_queue)
+    all_queues = children_first(queues.roots)
+    sum_requests(all_queues)
     for resource in (CPU, MEMORY):
-        wants = demands(every_queue, resource, is_leaving_counted=False)
-        for queue in every_queue:
+        wants = demands(all_queues, resource, is_leaving_counted=False)
+        for queue in all_queues:
             queue.share[resource] = wants[queue]
     divide_again(session, queues)
 
 
 def divide_again(session: Session, queues: PoolQueues) -> None:
-    """Divide the pool's GPUs by what is held, and what waits, now."""
-    every_queue = children_first(queues.roots)
+    """Divide the pool's GPUs again by the current allocations and pending workloads."""
+    all_queues = children_first(queues.roots)
     divide_by_demand(session, queues)
-    for queue in every_queue:
+    for queue in all_queues:
         queue.share_to_take = queue.share_to_keep = queue.exact_share = frozen(queue.share)
-    set_dues(queues, every_queue)
+    set_dues(queues, all_queues)
 
 
 def start_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Start what can start at once in the pool; returns what is left."""
+    """Start all workloads of the pool that can start now; returns those with pods left."""
     return _start(session, pool, waiting, "now")
 
 
 def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Evict what is above the shares, and give the places to what is below; returns what has no
-    place."""
+    """Evict pods above the shares, and place workloads below theirs; returns those that do not
+    fit."""
     waiting = list(waiting)
     if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
         surplus = _Surplus(session, pool)
         surplus.evict()
         session.places.forget_failures(pool)
-        # A workload that gives pods back starts none in the same cycle.
-        giving = surplus.leaves()
-        below = [p for p in waiting if session.queue_of(p.workload, pool) not in giving]
-        others = [p for p in waiting if session.queue_of(p.workload, pool) in giving]
+        # A workload that loses pods starts none in the same cycle.
+        losing = surplus.leaves()
+        below = [p for p in waiting if session.queue_of(p.workload, pool) not in losing]
+        others = [p for p in waiting if session.queue_of(p.workload, pool) in losing]
         before = [(pending, set(pending.nodes)) for pending in below]
         left = _start(session, pool, below, "later") + others
-        surplus.keep_idle_places()
+        surplus.keep_unused_victims()
         surplus.plan(before)
         return left
     if pool in session.leaving_pools:
@@ -98,7 +97,8 @@ def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> 
 def _start(
     session: Session, pool: str, waiting: Iterable[Pending], moment: Moment
 ) -> list[Pending]:
-    """Start what the shares hold and what fits, in turns; returns what is left."""
+    """Start workloads that fit and stay within the shares, in scheduling order; returns those with
+    pods left."""
     with_gpus: list[Pending] = []
     without: list[Pending] = []
     for pending in waiting:
@@ -134,7 +134,7 @@ def _try(session: Session, pending: Pending, pool: str, moment: Moment) -> Pendi
 
 
 def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
-    """Why the shares don't hold so much more, or None when they do."""
+    """Why `amounts` more would exceed a share; None if they would not."""
     need = amounts[GPU]
     for queue in leaf.chain if need else ():
         has, share = queue.allocated[GPU], queue.share[GPU]
@@ -149,7 +149,7 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
 
 
 def _is_surplus(leaf: Queue) -> bool:
-    """Whether the workload is above its share, and its project too where its budget is used."""
+    """Whether the workload is above its share, and its project too if its budget is used."""
     return all(
         queue.allocated[GPU] > queue.share[GPU]
         for queue in ((leaf, leaf.project) if leaf.project.is_spent else (leaf,))
@@ -158,7 +158,7 @@ def _is_surplus(leaf: Queue) -> bool:
 
 @dataclass(slots=True)
 class _Surplus:
-    """What the workloads of a pool hold above their shares, evicted in the simulation."""
+    """Evicts pods above the shares of a pool's workloads, in the simulation."""
 
     session: Session
     pool: str
@@ -170,21 +170,23 @@ class _Surplus:
         self.statement = Statement(self.session, self.pool, self.candidates, [])
 
     def evict(self) -> None:
-        """Evict what is above the shares: no more than it takes, of each workload what has run
-        least first."""
+        """Evict as few pods above the shares as possible; in each workload those that have run
+        least come first."""
         candidates, is_giving = self.candidates, self.session.is_giving
-        is_safe = protected_by(self.session, candidates, own_reclaim_minimum_s)
+        protection = protected_by(self.session, candidates, own_reclaim_minimum_s)
         for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
             if _is_surplus(candidates.leaves[w]) and not is_giving(candidates.workloads[w].key):
-                self._evict_from(w, is_safe)
+                self._evict_surplus_of(w, protection)
 
     def leaves(self) -> set[Queue]:
-        """The queues of the workloads that give."""
+        """The queues of the victims."""
         return {self.candidates.leaves[unit.w] for unit in self.statement.units.values()}
 
-    def keep_idle_places(self) -> None:
-        """Keep victims that may use other pools as well if no other work was given their place:
-        once evicted they would ask in all of these pools, and change the shares there."""
+    def keep_unused_victims(self) -> None:
+        """Keep victims that may use several pools if no other workload was placed on their cards.
+
+        Once evicted they would be pending in all of these pools, and change the shares there.
+        """
         candidates, statement = self.candidates, self.statement
         beside = self.session.places.pod_affinity
         for unit in reversed(list(statement.units.values())):
@@ -205,9 +207,9 @@ class _Surplus:
                 statement.rollback(mark)
 
     def plan(self, served: Sequence[tuple[Pending, set[str]]]) -> None:
-        """Put the evictions into the plan, each for a workload that was given a place on its node.
+        """Add the evictions to the plan, each with a preemptor placed on its node, if there is one.
 
-        `served` are workloads with the pods that had a place before.
+        `served` are pending workloads, each with the uids of the pods that were placed before.
         """
         preemptors: dict[str, str] = {}
         for pending, had in served:
@@ -223,19 +225,19 @@ class _Surplus:
             for pod in pods:
                 self.session.evict(Eviction(pod, workload.key, Reason.RECLAIMED, preemptor, note))
 
-    def _evict_from(self, w: int, is_safe: bytearray) -> None:
-        """Evict unit by unit until the workload has its share, and then keep what it may."""
+    def _evict_surplus_of(self, w: int, protection: bytearray) -> None:
+        """Evict unit by unit until the workload is within its share, then keep needless victims."""
         statement, candidates, leaf = self.statement, self.candidates, self.candidates.leaves[w]
         beside = self.session.places.pod_affinity
         unsatisfied, evicted = beside.unsatisfied(), list[EvictionUnit]()
         while _is_surplus(leaf):
-            unit = self._next_unit(w, is_safe)
+            unit = self._next_unit(w, protection)
             if unit is None:
                 break
             mark = statement.checkpoint()
             statement.evict(unit)
             if beside.leaves_unsatisfied(unsatisfied):
-                # A pod that is given a place in this cycle needs these pods beside it.
+                # A pod placed in this cycle needs these pods as affinity peers.
                 statement.rollback(mark)
                 break
             evicted.append(unit)
@@ -257,22 +259,22 @@ class _Surplus:
         ]
         leaving = set(self.statement.leaving())
         ruled_out = [p for p in candidates.guarded if p in with_gpus and p not in leaving]
-        self._note_held_back(w, [p for p in ruled_out if not candidates.is_here[p]])
+        self._record_held_back(w, [p for p in ruled_out if not candidates.is_here[p]])
         with_gpus = [p for p in with_gpus if candidates.is_here[p]]
         with_gpus.sort(key=lambda p: surplus_key(candidates.pods[p]))
         units = [unit for p in with_gpus if (unit := candidates.unit_of(p)) is not None]
         pods = min(units, key=len, default=())
         is_whole = len(pods) == candidates.n_live[w]
         least = SURPLUS_ONLY if is_whole else NOTHING
-        if not pods or any(is_safe[p] >= least for p in pods):
+        if not pods or any(protection[p] >= least for p in pods):
             return None
-        self._note_held_back(w, pods)
+        self._record_held_back(w, pods)
         if not candidates.may_evict(pods):
             return None
         return EvictionUnit(pods, w, 0, is_below=False, is_whole=is_whole, lost=0)
 
-    def _note_held_back(self, w: int, pods: Sequence[int]) -> None:
-        """Budgets keep those of the pods that they do not let go together."""
+    def _record_held_back(self, w: int, pods: Sequence[int]) -> None:
+        """Record the pods as held back if budgets do not allow their eviction."""
         candidates = self.candidates
         if not candidates.may_evict(pods):
             held = [candidates.pods[p] for p in pods]

@@ -1,11 +1,12 @@
-"""The shares of node pools that share by quota and weight: which demand counts, and where.
+"""Fair shares of node pools that share by quota and weight: which demand counts, and in which pool.
 
-Only work that could ever be placed has a part in the shares. A pod of 16 GPUs on nodes of 8, a
-selector that no node matches, a gang that lacks pods or that no domain of its topology could hold,
-or work larger than a limit of its queue would take from the shares of others without using it.
+Only workloads that could ever be placed count. Others would reduce the shares of other queues
+without using their own. Examples: a pod that requests 16 GPUs on nodes of 8, a selector that
+matches no node, a gang that lacks pods or fits no topology domain, a workload above a limit of its
+queue.
 
-A workload that may use several pools counts in the first of them that could hold it. In a later
-one it counts if the share of its queue in the first leaves some of the queue's demand unmet.
+A workload that may use several pools counts in the first that could hold it. In a later pool it
+counts if its queue's share in the first pool leaves part of the queue's demand unmet.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, WorkloadView
 
-#: Reasons for which none of a workload can start until its owner does something.
+#: Reasons why a workload cannot start without an action of its owner.
 _CANNOT_START: Final = (
     Reason.GANG_INCOMPLETE,
     Reason.HELD_BY_OTHER_GATE,
@@ -29,12 +30,15 @@ _CANNOT_START: Final = (
 
 
 def set_fair_shares(session: Session) -> None:
-    """Set the shares in every pool but `demand-weighted` ones. Costs one pass over what waits, and
-    a second division of pools that are the second choice of work that does not fit its first."""
+    """Set the shares in every pool, except `demand-weighted` ones.
+
+    Costs one pass over pending workloads, and a second division of each pool that is a later choice
+    of workloads whose first choice leaves demand unmet.
+    """
     pools = session.snapshot.pools
     names = [name for name in session.queues if pools[name].policy != "demand-weighted"]
     demand = _CountedDemand(session, frozenset(names))
-    demand.leave_out_what_cannot_start()
+    demand.leave_out_unplaceable()
     later = demand.leave_out_later_choices()
     for name in names:
         _divide(session, name)
@@ -49,9 +53,11 @@ def _divide(session: Session, pool: str) -> None:
 
 
 @dataclass(slots=True, frozen=True)
-class _Later:
-    """Waiting pods of a workload left out of the demand of `pool`, which is not its first choice;
-    `first` is its queue there."""
+class _LaterChoice:
+    """The waiting pods of a workload, not counted in `pool`, which is not its first choice.
+
+    `first` is the workload's queue in its first choice, `leaf` the one in `pool`.
+    """
 
     pool: str
     first: Queue
@@ -62,13 +68,13 @@ class _Later:
 
 @dataclass(slots=True)
 class _CountedDemand:
-    """What waiting work adds to the demand of queues in the pools of these names."""
+    """Decides which waiting pods count in the demand of queues, in the pools `names`."""
 
     session: Session
     names: frozenset[str]
 
-    def leave_out_what_cannot_start(self) -> None:
-        """Workloads that cannot be tried, and in each pool those that it could never hold."""
+    def leave_out_unplaceable(self) -> None:
+        """Leave out workloads that cannot start, and in each pool those it could never hold."""
         session = self.session
         for key in sorted(tally_of(session.snapshot).waiting & session.waits.keys()):
             if session.waits[key].reason in _CANNOT_START:
@@ -78,13 +84,14 @@ class _CountedDemand:
         for pending in session.pending:
             workload = pending.workload
             for pool in dict.fromkeys(workload.pools):
-                # Pods of a gang stay in the pool of those that run.
+                # Waiting pods of a gang must be in the pool of its running pods.
                 if pool not in pending.pools or not self._could_hold(pending, pool):
                     self._leave_out(workload, pool, pending.waiting)
                 self._leave_out(workload, pool, pending.left_out, instead=pending.taken_in)
 
-    def leave_out_later_choices(self) -> list[_Later]:
-        """The workloads that may use several pools, in all but the first that could hold them."""
+    def leave_out_later_choices(self) -> list[_LaterChoice]:
+        """Leave out workloads with several pools in all pools but the first that could hold
+        them."""
         found = []
         for pending in self.session.pending:
             if len(pending.pools) == 1:
@@ -92,20 +99,20 @@ class _CountedDemand:
             usable = [pool for pool in pending.pools if self._could_hold(pending, pool)]
             for pool in usable[1:]:
                 if pool in self.names and usable[0] in self.names:
-                    found.append(self._as_later(pending, pool, usable[0]))
+                    found.append(self._later_choice(pending, pool, usable[0]))
         for each in found:
             _leave_out(each.leaf, each.amounts, is_np=each.is_np)
         return found
 
-    def add_unmet(self, later: Iterable[_Later]) -> set[str]:
-        """Add the demand that the first choice does not meet to the others; returns their names."""
+    def add_unmet(self, later: Iterable[_LaterChoice]) -> set[str]:
+        """Count demand that a first choice leaves unmet in the later pools; returns their names."""
         unmet: dict[tuple[Queue, str], list[int]] = {}
         changed = set()
         for each in later:
             first = each.first
             left = unmet.setdefault(
                 (first, each.pool),
-                [_wanted(first, r) - first.exact_share[r] for r in RESOURCES],
+                [_demand_of(first, r) - first.exact_share[r] for r in RESOURCES],
             )
             if any(left[r] > 0 and each.amounts[r] for r in RESOURCES):
                 subtract(left, each.amounts)
@@ -122,10 +129,10 @@ class _CountedDemand:
             pending, pool
         )
 
-    def _as_later(self, pending: Pending, pool: str, first: str) -> _Later:
+    def _later_choice(self, pending: Pending, pool: str, first: str) -> _LaterChoice:
         session, workload = self.session, pending.workload
         queues = session.queues[pool]
-        return _Later(
+        return _LaterChoice(
             pool,
             session.queue_of(workload, first),
             session.queue_of(workload, pool),
@@ -150,7 +157,7 @@ class _CountedDemand:
 
 
 def _amounts_of(queues: PoolQueues, pods: Iterable[PodView]) -> Amounts:
-    """What the pods count in the demand of the pool."""
+    """The demand of the pods in the pool."""
     return sum_amounts(pod_amounts(pod.demand, queues.smallest_card_mib) for pod in pods)
 
 
@@ -160,6 +167,6 @@ def _leave_out(leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
         add(leaf.uncounted_np, amounts)
 
 
-def _wanted(leaf: Queue, resource: int) -> int:
-    """What the queue holds and what counts of its waiting work."""
+def _demand_of(leaf: Queue, resource: int) -> int:
+    """The queue's allocation plus its counted pending requests."""
     return leaf.allocated[resource] + leaf.pending[resource] - leaf.uncounted[resource]

@@ -1,15 +1,16 @@
-"""Node pools of policy `priority`: the best priority first over the whole pool, whatever its queue.
+"""Node pools of policy `priority`: the best priority first over the whole pool, across queues.
 
-Within a priority the older workload goes first, and one that does not fit holds up none behind it.
-A workload without a place holds up all work of worse priority, but preemptible work where the pool
-preempts. A workload with a pod that fits no node, even if that is empty, holds up nothing.
+Within a priority older workloads come first, and one that does not fit blocks none behind it. A
+workload that does not fit blocks all workloads of worse priority; where the pool preempts,
+preemptible ones are excepted. A workload with a pod that does not fit even an empty node blocks
+none.
 
-A workload without a place may have work of worse priorities evicted: the worst first, of equal ones
-what loses the least work, only if it then fits, and none that it does not need; nothing while
-another pool that it may use has a place for it. At its queue's limit it may replace work inside
-that queue; where that is not enough it waits, and holds up no other. Work with GPUs and work
-without are served apart and do not hold each other up. Limits, and quotas that are stated for
-non-preemptible work, hold as everywhere.
+A workload that does not fit may evict workloads of worse priority: the worst first, then those that
+lose the least work; only if it then fits, and only the victims it needs. It evicts none while it
+fits in another pool that it may use. At its queue's limit it may replace workloads of that queue.
+If that is not enough it stays pending and blocks no other. Workloads with and without GPUs are
+served separately and do not block each other. Limits, and stated quotas for non-preemptible
+workloads, apply as everywhere.
 
 The rules are those of Determined's priority scheduler (`master/internal/rm/agentrm/priority.go`),
 which evicts the newest of a priority first, and may evict more than it needs.
@@ -40,23 +41,24 @@ from extender.state.model import GPU
 def serve_by_priority(
     preemption: Preemption, pool: str, waiting: Iterable[Pending]
 ) -> list[Pending]:
-    """Decide what waits in the pool; returns what has no place."""
+    """Serve the pending workloads of the pool; returns those with pods left."""
     with_gpus: list[Pending] = []
     without: list[Pending] = []
     for pending in waiting:
         (with_gpus if pending.need()[GPU] else without).append(pending)
     return [
-        *_Line(preemption, pool, has_gpu=True).serve(with_gpus),
-        *_Line(preemption, pool, has_gpu=False).serve(without),
+        *_PriorityLine(preemption, pool, has_gpu=True).serve(with_gpus),
+        *_PriorityLine(preemption, pool, has_gpu=False).serve(without),
     ]
 
 
 @dataclass(slots=True)
-class _Line:
-    """What waits in the pool, with GPUs or without. `is_blocked`: better work has no place.
+class _PriorityLine:
+    """The pending workloads of the pool, either with or without GPUs.
 
-    `first_evicted` comes first in order among the workloads that are evicted: it will wait before
-    what is behind it. `is_changed`: places were given since the last search for victims.
+    `is_blocked`: a workload of better priority does not fit. `first_evicted` is the sort key of the
+    first victim in order, which will precede workloads behind it. `is_changed`: workloads were
+    placed since the last search for victims.
     """
 
     preemption: Preemption
@@ -77,21 +79,21 @@ class _Line:
         return self.preemption.session
 
     def serve(self, waiting: Sequence[Pending]) -> list[Pending]:
-        """Priority after priority; returns what has no place."""
+        """Serve priority by priority; returns workloads with pods left."""
         left: list[Pending] = []
         in_order = sorted(waiting, key=lambda pending: by_priority(pending.workload))
         for _, group in groupby(in_order, key=lambda pending: pending.workload.priority):
-            # What starts at once leaves room for what is evicted, below the limits.
+            # Workloads that start now must fit within the limits beside terminating pods.
             self.preemption.count_leaving()
             unplaced = [rest for pending in group if (rest := self._start(pending)) is not None]
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
-            self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
+            self.is_blocked = self.is_blocked or any(map(self._blocks_others, stuck))
             left += stuck
         self.loop.report_held_back(left)
         return left
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """As `RuleSource.rules_of`: the rule of its priority, unless it has a place elsewhere."""
+        """As `RuleSource.rules_of`: the rule of its priority, unless it fits in another pool."""
         session, pending = self.session, request.pending
         refused = check_room(request.leaf, pending.workload, request.need, is_now=False)
         if refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
@@ -100,14 +102,14 @@ class _Line:
         if has_place_in(session, pending, request.chunk, others, "later"):
             return session.shortages.explain(pending, self.pool)
         priority = pending.workload.priority
-        # At a limit, what is in vain for one queue may help another.
+        # At a limit, a rule that finds no victims for one queue may find some for another.
         key = priority, None if refused is None else request.leaf
         if key not in self._rules:
             self._rules[key] = _PriorityRule(session, priority, self.has_gpu)
         return (self._rules[key],)
 
     def _start(self, pending: Pending) -> Pending | None:
-        """Place what fits now, chunk by chunk; returns what is left."""
+        """Place chunks that fit now; returns the workload if pods are left."""
         rest: Pending | None = pending
         while rest is not None:
             if not self._may_try(rest):
@@ -122,11 +124,12 @@ class _Line:
         return None
 
     def _preempt(self, pending: Pending) -> Pending | None:
-        """Place what fits once others have left, evicting them if need be; returns what is left."""
+        """Place chunks that fit later, with evictions if needed; returns the workload if pods are
+        left."""
         session = self.session
         rest: Pending | None = pending
         while rest is not None:
-            if not self._may_try(rest) or self._is_behind_evicted(rest):
+            if not self._may_try(rest) or self._is_after_evicted(rest):
                 return rest
             given = grant(session, rest, self.pool, "later")
             if not isinstance(given, Refused):
@@ -140,7 +143,7 @@ class _Line:
         return None
 
     def _evict_for(self, pending: Pending) -> Pending | Refused | None:
-        """Have work of worse priority evicted so that the next chunk fits; as `grant`."""
+        """Evict workloads of worse priority so that the next chunk fits; returns as `grant`."""
         solver = self.loop.solver
         if solver is not None and self.is_changed:
             solver.begin()
@@ -154,14 +157,14 @@ class _Line:
         return given
 
     def _may_try(self, pending: Pending) -> bool:
-        """Whether it may start at all; what waits behind better work is told so."""
+        """Whether the workload may be tried; if better priorities block it, records the reason."""
         session, workload = self.session, pending.workload
         has_preemption = session.snapshot.pools[self.pool].has_preemption
         if session.is_spent():
             session.cut(workload.key, "allocate")
             return False
         if session.is_shrinking(workload.key):
-            # It grows no more in the cycle in which it shrinks.
+            # A workload that loses pods starts none in the same cycle.
             return False
         if not self.is_blocked or (has_preemption and workload.is_preemptible):
             return True
@@ -169,8 +172,8 @@ class _Line:
         session.waits.setdefault(workload.key, Refused(Reason.WAITING_FOR_TURN, detail))
         return False
 
-    def _is_behind_evicted(self, pending: Pending) -> bool:
-        """Whether work evicted in this cycle has the better request on what is left later."""
+    def _is_after_evicted(self, pending: Pending) -> bool:
+        """Whether a victim of this cycle precedes the workload on the cards that become free."""
         return self.first_evicted is not None and self.first_evicted < by_priority(pending.workload)
 
     def _may_evict(self) -> bool:
@@ -178,8 +181,8 @@ class _Line:
         has_preemption = session.snapshot.pools[self.pool].has_preemption
         return has_preemption and "preempt" in session.settings.stages
 
-    def _lacks_place(self, pending: Pending) -> bool:
-        """Whether it waits for a place that it could ever have, and not for its queue's bounds."""
+    def _blocks_others(self, pending: Pending) -> bool:
+        """Whether the workload could ever start and is within its queue's limits and quotas."""
         leaf = self.session.queue_of(pending.workload, self.pool)
         refused = check_room(leaf, pending.workload, pending.need(), is_now=False)
         return refused is None and self.session.could_ever_start(pending, self.pool)
@@ -187,8 +190,8 @@ class _Line:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class _PriorityRule(PreemptionRule):
-    """For work of this priority, with GPUs or without: it may evict work of worse priority that is
-    of the same sort."""
+    """Workloads of this priority may evict workloads of worse priority, if both use GPUs or
+    neither does."""
 
     priority: int
     has_gpu: bool
@@ -200,7 +203,7 @@ class _PriorityRule(PreemptionRule):
         return False
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
-        """As `PreemptionRule.eligibility`: all queues give."""
+        """As `PreemptionRule.eligibility`; victims may belong to any queue."""
         eligibility = EligibilityBuilder(candidates)
         for _ in candidates.queues:
             eligibility.add(1, is_mobile=False)
