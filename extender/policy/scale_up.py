@@ -174,8 +174,8 @@ def _bound(figures: Figures) -> Figures:
 
 
 def _scale_up(snapshot: Snapshot, given: Admission) -> ScaleUp | None:
-    """What the admission needs of new nodes, in the first of the workload's pools where it needs
-    any for GPUs, or None."""
+    """The new nodes that the admission needs in the first of the workload's pools where it needs
+    any for GPUs; None if it needs none."""
     by_pool: dict[str, list[Placement]] = {}
     for each in given.placements:
         by_pool.setdefault(_pool_of(snapshot, each), []).append(each)

@@ -74,7 +74,7 @@ class Session:
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
-    _giving: set[str] = field(default_factory=set)
+    _with_victims: set[str] = field(default_factory=set)
     _shrinking: set[str] = field(default_factory=set)
     _cut: dict[str, Stage] = field(default_factory=dict)
     _incomplete: dict[str, Refused] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Session:
         self._free_terminating()
 
     def read_pending(self) -> None:
-        """Find the pending workloads, and the reasons of those that cannot be tried at all."""
+        """Find the pending workloads; records why some cannot be tried at all."""
         reader = PendingReader(self.snapshot, self.queues)
         for key in sorted(tally_of(self.snapshot).waiting):
             found = reader.read(self.snapshot.workloads[key])
@@ -147,7 +147,7 @@ class Session:
     def refused_alike(
         self, turns: Turns, pending: Pending, refused: Refused, pool: str
     ) -> Iterator[tuple[Pending, Refused]]:
-        """Remove the workloads next in line that are identical to the refused one; with their
+        """Remove the workloads next in line that are identical to the refused one; yields their
         reasons.
 
         Stops where the next one may fit after all: with pod affinity, or while cards are reserved.
@@ -253,12 +253,12 @@ class Session:
         return (key, "reserved") in self._placed or (key, "nominated") in self._placed
 
     def served(self) -> set[str]:
-        """Keys of all workloads of which this cycle places a pod."""
+        """Keys of all workloads with pods that this cycle places."""
         return {key for key, _ in self._placed}
 
-    def is_giving(self, key: str) -> bool:
+    def has_victims(self, key: str) -> bool:
         """Whether this cycle evicts or moves pods of the workload."""
-        return key in self._giving
+        return key in self._with_victims
 
     def is_shrinking(self, key: str) -> bool:
         """Whether this cycle evicts pods of the workload without a new placement."""
@@ -268,15 +268,15 @@ class Session:
         """Put an eviction into the plan."""
         self._evictions.append(eviction)
         self._shrinking.add(eviction.workload)
-        self._giving.add(eviction.workload)
+        self._with_victims.add(eviction.workload)
 
     def move(self, move: Move) -> None:
         """Put a move into the plan."""
         self._moves.append(move)
-        self._giving.add(move.workload)
+        self._with_victims.add(move.workload)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Remove the evictions and moves of these pods; `is_giving` and `is_shrinking` stay."""
+        """Remove the evictions and moves of these pods; `has_victims` and `is_shrinking` stay."""
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
         self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]
 
@@ -287,15 +287,15 @@ class Session:
 
         The pod is named only if it is of `project`, its budget always: that is where to ask.
         """
-        said, now_s = "", self.snapshot.now_s
+        sentence, now_s = "", self.snapshot.now_s
         for pod, workload in zip(pods, workloads, strict=True):
             since = self.settings.held_since.get(hold_key(pod.uid, pod.budgets), now_s)
             until = since + hold_s(self.snapshot, pod, workload.project)
             self._held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
             end = max(0, until - now_s)
             whose = pod.key if workload.project == project else f"a pod of {_title(workload)}"
-            said = said or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
-        return said
+            sentence = sentence or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
+        return sentence
 
     def nodes_in_plan(self) -> Iterator[str]:
         """The nodes on which this cycle places, evicts or moves pods."""

@@ -51,10 +51,10 @@ def allocate_deferred(preemption: Preemption) -> None:
     deferred, session.deferred = session.deferred, []
     preemption.count_leaving()
     # A workload that loses pods in this cycle does not grow in it.
-    giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
-    growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]
+    with_victims = [pending for pending in deferred if session.has_victims(pending.workload.key)]
+    growing = [pending for pending in deferred if not session.has_victims(pending.workload.key)]
     left = _allocate(session, growing, may_defer=False)
-    session.pending = [*session.pending, *giving, *left]
+    session.pending = [*session.pending, *with_victims, *left]
     # A workload that grows in this cycle loses no pods in it.
     preemption.bar(session.served())
     if session.places.pod_affinity:

@@ -40,14 +40,14 @@ def consolidate(preemption: Preemption) -> None:
         if view.policy != "fairshare":
             continue
         stage = _Consolidate(session, pool)
-        could = here = [pending for pending in session.pending if pool in pending.pools]
+        servable = here = [pending for pending in session.pending if pool in pending.pools]
         if "allocate" in session.settings.stages:  # otherwise each refusal names that stage
-            could = _with_victims(preemption, pool, here)
-        could = [pending for pending in could if stage.could_serve(pending)]
+            servable = _with_victims(preemption, pool, here)
+        servable = [pending for pending in servable if stage.could_serve(pending)]
         # In strict order a workload that no move helps may hold up one that a move would help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(
-            here if could and is_strict else could
+            here if servable and is_strict else servable
         )
 
 

@@ -206,7 +206,7 @@ class _ReclaimRule(PreemptionRule):
         path, level = compared(victim_queue, levels_of(request.leaf))
         is_by_quota = not any(self.preemptor.surplus[level])
         sides = request.leaf.chain[: level + 1], path
-        return "; ".join(_standing(side, is_by_quota=is_by_quota) for side in sides if side)
+        return "; ".join(_figures_of(side, is_by_quota=is_by_quota) for side in sides if side)
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`."""
@@ -378,30 +378,30 @@ def _beside_np(queue: Queue, floor: Amounts, above: Amounts) -> Amounts:
 
 
 def _without_unstated(quota: Amounts) -> Amounts:
-    """The quota, and none of CPU and memory where it states neither."""
+    """The quota without CPU and memory if it states neither, and without unlimited GPUs."""
     gpu, cpu, memory = quota
     if gpu >= UNLIMITED:
         gpu = 0
     return (gpu, cpu, memory) if states_host(quota) else (gpu, 0, 0)
 
 
-def _standing(side: Sequence[Queue], *, is_by_quota: bool) -> str:
-    """What the queues of one side hold, the one that is compared last, for owners of work that is
-    reclaimed. Users are named where users of one project are compared."""
-    told = []
+def _figures_of(side: Sequence[Queue], *, is_by_quota: bool) -> str:
+    """What the queues of one side hold, the compared one last, for owners of reclaimed work. Users
+    are named only if users of one project are compared."""
+    parts = []
     for queue in side:
         if queue.is_user != side[-1].is_user:
             continue
         name, held = queue.name.replace("/", " "), count_gpus(queue.held[GPU])
         bound = (queue.quota if is_by_quota else queue.deserves)[GPU]
-        what = "quota" if is_by_quota else _entitled_by(queue, GPU)
+        what = "quota" if is_by_quota else _name_of_entitlement(queue, GPU)
         figure = format_gpus(bound) if bound < UNLIMITED else "unlimited"
-        told.append(f"{name} holds {held} ({what} {figure})")
-    return ", ".join(told)
+        parts.append(f"{name} holds {held} ({what} {figure})")
+    return ", ".join(parts)
 
 
-def _entitled_by(queue: Queue, resource: int) -> str:
-    """What it deserves: its fair share or, where that is more, its quota."""
+def _name_of_entitlement(queue: Queue, resource: int) -> str:
+    """What the queue deserves: its fair share or, if that is larger, its quota."""
     share, quota = queue.share_to_take[resource], queue.quota[resource]
     return "fair share" if share >= quota else "quota"
 
@@ -409,7 +409,7 @@ def _entitled_by(queue: Queue, resource: int) -> str:
 def _has_its_share(
     request: PreemptionRequest, bound: Amounts, lacks: Refused | None, where: str
 ) -> Refused:
-    """Says that no pod is evicted for it, after what is known of why it has no place.
+    """Says that no pod is evicted for the request, after the known reason why it does not fit.
 
     `where` names the pool of these figures, if there are several.
     """
@@ -420,7 +420,7 @@ def _has_its_share(
     need, would_hold, most = (
         format_amount(resource, amounts[resource]) for amounts in (request.need, then, bound)
     )
-    what = _entitled_by(leaf, resource)
+    what = _name_of_entitlement(leaf, resource)
     share = (
         f"with this work {leaf.name} would hold {would_hold}{where}, above its {what} of {most},"
         " so no pod is evicted for it"

@@ -21,7 +21,7 @@ def evict_stale_gangs(session: Session) -> None:
             continue
         stale_s = snapshot.now_s - workload.stale_since
         live = live_pods(workload)
-        if not live or stale_s < workload.stale_grace_s or session.is_giving(key):
+        if not live or stale_s < workload.stale_grace_s or session.has_victims(key):
             continue
         if not session.budgets.allow_stop(live):
             session.hold_back(live, [workload] * len(live))

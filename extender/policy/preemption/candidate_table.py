@@ -76,7 +76,7 @@ class _Layout:
                 if ix >= 0 and pools[ix] == pool:
                     places.append((ix, pod))
         leaf = self._leaf_of(workload) if places else None
-        if leaf is None or (len(places) < n_live and self.session.is_giving(workload.key)):
+        if leaf is None or (len(places) < n_live and self.session.has_victims(workload.key)):
             return
         if len(places) > 1:
             places = [(ix_of[pod.node], pod) for pod in in_eviction_order(pod for _, pod in places)]

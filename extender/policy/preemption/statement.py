@@ -193,7 +193,7 @@ class Statement:
         self._note(mark, self.nodes_of(unit.w), Statement._undo_evict, unit)
 
     def keep(self, unit: EvictionUnit) -> None:
-        """Let the unit, which was evicted, keep running."""
+        """Take back the eviction of the unit, which keeps running."""
         mark, before = self._mark(), self.units
         sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
