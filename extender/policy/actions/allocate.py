@@ -120,7 +120,7 @@ class _Round:
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the workloads in turn until nothing more fits; returns those that do not fit."""
         session = self.session
-        turns = session.take_turns(self.pool, self._serve_drained(waiting))
+        turns = session.take_turns(self.pool, self._serve_draining(waiting))
         blocked = []
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
@@ -177,7 +177,7 @@ class _Round:
             alike.append(other)
         return alike
 
-    def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
+    def _serve_draining(self, waiting: Sequence[Pending]) -> list[Pending]:
         """Serve workloads in a drain period first, within what their queues deserve, and just
         before each those that would preempt it. Returns what is still pending."""
         session, started = self.session, set[int]()
@@ -199,7 +199,7 @@ class _Round:
     def _serve_before(
         self, leaf: Queue, pending: Pending, preceding: Sequence[Pending], started: set[int]
     ) -> None:
-        """Start what fits now and would preempt the drained workload in the next cycle."""
+        """Start what fits now and would preempt the draining workload in the next cycle."""
         for other in preceding[:_MOST_PRECEDING]:
             its_leaf = self.session.queue_of(other.workload, self.pool)
             if id(other) in started or self._is_above(its_leaf, other):
@@ -246,10 +246,10 @@ class _Round:
             session.cut(key, "allocate")
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
         with session.reservations.lifted_for(pending, pool):
-            refused = self._try_chunks(pending)
-        if isinstance(refused, Refused):
-            return self._reserve_or_explain(leaf, pending, refused)
-        return refused
+            result = self._try_chunks(pending)
+        if isinstance(result, Refused):
+            return self._reserve_or_explain(leaf, pending, result)
+        return result
 
     def _try_chunks(self, pending: Pending) -> Pending | Refused | None:
         """Admit the first chunk that fits; otherwise returns why the first of all was refused."""
