@@ -1,10 +1,10 @@
 """Whether a workload could ever be placed: its pods against the empty ready nodes of a pool.
 
-A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) has no part in
-the shares and holds up no other work; nor has a gang that is larger than every domain of a level in
-which it must be together, or has more pods that must keep apart than there are domains for them.
-The bound is optimistic: it looks at each kind of pod of a workload, at each group of its tree and
-at each of its anti-affinity terms alone, and leaves out pod affinity and other workloads.
+A workload that could never be placed gets no share and blocks no other workload. Examples: a pod
+that requests 16 GPUs where nodes have 8, a selector that matches no node, a gang larger than every
+domain of its required level, a gang with more pods that anti-affinity separates than there are
+domains. The bound is optimistic: each shape, each group and each anti-affinity term of the workload
+is checked alone, and pod affinity and other workloads are ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shap
 from extender.state.model import Constraints, PodTerm, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
-#: Node pool, topology, level, and what is asked for in one of its domains; or node pool, label, and
-#: what is asked for in a domain each.
-_Together = tuple[str, str, str, ShapesKey]
+#: Node pool, topology, level, and the shapes that must fit in one domain; or node pool, topology
+#: key, "", and the shapes of which every pod needs a domain of its own.
+_DomainKey = tuple[str, str, str, ShapesKey]
 
 
 @dataclass(slots=True)
@@ -89,19 +89,19 @@ class CapacityBound:
         return all(self.allows_together(rule, pods, pool) for rule, pods in rules)
 
     def _allows_apart(self, label: str, pods: Sequence[PodView], pool: str) -> bool:
-        """Whether each of the pods could have a domain of the label for itself."""
+        """Whether there are enough domains of the label for one pod in each."""
         shapes = shapes_of(pods)
         key = pool, label, "", key_of(shapes)
-        known = self._together.get(key)
+        known = self._known_domains.get(key)
         if known is None:
-            known = self._together[key] = shapes, self._has_domains(label, shapes, pool)
+            known = self._known_domains[key] = shapes, self._has_domains(label, shapes, pool)
         return known[1]
 
     def _has_domains(self, label: str, shapes: Sequence[Shape], pool: str) -> bool:
         found = set[str]()
         for shape in shapes:
             for ix in self.node_filter.candidates(pool, shape.constraints):
-                if _most_on(self.nodes, ix, shape.demand):
+                if _empty_capacity(self.nodes, ix, shape.demand):
                     domain = self.nodes.labels[ix].get(label)
                     if not domain:
                         # Nodes without the label keep no pods apart.
@@ -109,8 +109,10 @@ class CapacityBound:
                     found.add(domain)
         return len(found) >= sum(shape.count for shape in shapes)
 
-    def _rooms(self, shape: Shape, level: TopologyLevel, pool: str) -> dict[NodeSet, int]:
-        """How many of the shape's pods each domain holds at most, when empty."""
+    def _domain_capacities(
+        self, shape: Shape, level: TopologyLevel, pool: str
+    ) -> dict[NodeSet, int]:
+        """How many of the shape's pods each domain holds when empty."""
         rooms = dict.fromkeys(level.frames, 0)
         for ix in self.node_filter.candidates(pool, shape.constraints):
             domain = level.domains.get(ix)
@@ -131,7 +133,7 @@ class CapacityBound:
 
 
 def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView]]]:
-    """Topology keys, each with pods of one workload that must be in different domains of it."""
+    """Topology keys, each with pods of one workload that must be in different domains."""
     found: dict[PodTerm, list[PodView]] = {}
     for pod in pods:
         for term in pod.constraints.pod_anti_affinity:
@@ -140,8 +142,8 @@ def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView
     return [(term.topology_key, apart) for term, apart in found.items()]
 
 
-def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:
-    """How many pods the empty node holds at most."""
+def _empty_capacity(nodes: NodeTable, ix: int, demand: Demand) -> int:
+    """How many pods with this demand the empty node holds."""
     bounds = [
         capacity // request
         for capacity, request in (

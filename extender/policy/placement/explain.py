@@ -100,25 +100,27 @@ class Shortages:
         known = self._known.get(key) if is_known else None
         if known is not None:
             return known[1]
-        crowds = _crowds(pods)
-        cause = self._look(crowds, pods, pool)
+        classes = _pod_classes(pods)
+        cause = self._find_cause(classes, pods, pool)
         if rules and cause.reason in _OF_DOMAINS:
-            cause = self._name_domain(rules, pool, cause)
+            cause = self._with_topology(rules, pool, cause)
         if is_known:
             self._known[key] = classes, cause
         return cause
 
-    def _look(self, crowds: Sequence[_Crowd], pods: Sequence[PodView], pool: str) -> _Cause:
-        for crowd in crowds:
-            # The peers that small pods need may be the other pods of the chunk.
-            cause = self._alone(crowd, pool, minds_others=crowd is crowds[0])
+    def _find_cause(
+        self, classes: Sequence[_PodClass], pods: Sequence[PodView], pool: str
+    ) -> _Cause:
+        for pod_class in classes:
+            # The affinity peers of the smaller pods may be other pods of the chunk.
+            cause = self._cause_for_one(pod_class, pool, checks_affinity=pod_class is classes[0])
             if cause is not None:
                 return cause
         for pod_class in classes:
             cause = self._cause_for_all(pod_class, pool)
             if cause is not None:
                 return cause
-        return self._together(crowds, pods, pool)
+        return self._together(classes, pods, pool)
 
     def _cause_for_one(
         self, pod_class: _PodClass, pool: str, *, checks_affinity: bool
@@ -153,54 +155,54 @@ class Shortages:
             return _Cause(Reason.POD_AFFINITY_UNMET, why)
         return None
 
-    def _all_of(self, crowd: _Crowd, pool: str) -> _Cause | None:
-        """Why only some of the pods have places, or None: they all have, or it can't be told."""
-        demand = crowd.pod.demand
-        if crowd.count == 1 or demand.counted:
+    def _cause_for_all(self, pod_class: _PodClass, pool: str) -> _Cause | None:
+        """Why only some of these pods fit; None if they all do or if the cause is not known."""
+        demand = pod_class.pod.demand
+        if pod_class.count == 1 or demand.counted:
             return None
         n_in = self._count(pod_class, demand, pool)
         if n_in >= pod_class.count:
             return None
-        reason, needs = Reason.INSUFFICIENT_GPU, _cards(demand)
-        if self._count(crowd, Demand(), pool) < crowd.count:
+        reason, needs = Reason.INSUFFICIENT_GPU, _gpu_text(demand)
+        if self._count(pod_class, Demand(), pool) < pod_class.count:
             reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, "a pod slot"
-        elif not needs or self._count(crowd, _bare(demand), pool) >= crowd.count:
+        elif not needs or self._count(pod_class, _bare(demand), pool) >= pod_class.count:
             reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, _cards_and_host(demand)
-        n_ever = self.bound.count(Shape(demand, crowd.pod.constraints, crowd.count), pool)
-        if n_ever < crowd.count and self.places.pools[pool].elastic is None:
-            nodes = self._nodes(
-                pool, self.places.node_filter.candidates(pool, crowd.pod.constraints)
+        n_ever = self.bound.count(Shape(demand, pod_class.pod.constraints, pod_class.count), pool)
+        if n_ever < pod_class.count and self.places.pools[pool].elastic is None:
+            nodes = self._nodes_text(
+                pool, self.places.node_filter.candidates(pool, pod_class.pod.constraints)
             )
             why = f"{pod_class.needs(needs)}; {nodes} hold {n_ever} of them when empty"
             return _Cause(reason, why, is_permanent=True)
         fit = "fits" if n_in == 1 else "fit"
         return _Cause(reason, f"{pod_class.needs(needs)}; only {n_in} of them {fit} at once")
 
-    def _together(self, crowds: Sequence[_Crowd], pods: Sequence[PodView], pool: str) -> _Cause:
-        """Why not all of the pods have places at once, although those of each shape have."""
+    def _together(self, classes: Sequence[_PodClass], pods: Sequence[PodView], pool: str) -> _Cause:
+        """Why the pods do not all fit at once, although the pods of each shape do."""
         reason, lack, asked = Reason.INSUFFICIENT_GPU, "", _cards_or_host
-        if len(crowds) == 1 and self.places.pod_affinity.concerns(pods):
+        if len(classes) == 1 and self.places.pod_affinity.concerns(pods):
             reason = Reason.POD_AFFINITY_UNMET
             lack = ", since pod affinity or anti-affinity bars some of them from nodes with room"
         elif not self._fit_at_once(pods, pool) and self._fit_at_once(_bare_of(pods), pool):
             reason, asked = Reason.INSUFFICIENT_NODE_RESOURCES, _cards_and_host
         needs = " and ".join(
-            f"{asked(crowd.pod.demand)} in"
-            f" {f'each of {crowd.count} pods' if crowd.count > 1 else 'one pod'}"
-            for crowd in crowds
+            f"{asked(pod_class.pod.demand)} in"
+            f" {f'each of {pod_class.count} pods' if pod_class.count > 1 else 'one pod'}"
+            for pod_class in classes
         )
         return _Cause(reason, f"needs {needs}; not all of them fit at once{lack}")
 
     def _fit_at_once(self, pods: Sequence[PodView], pool: str) -> bool:
-        """Whether all have places, wherever in the pool."""
+        """Whether all pods fit at once, anywhere in the pool."""
         mark = self.places.sim.checkpoint()
         placed = self.places.place_in(pods, pool, "now")
         self.places.sim.rollback(mark)
         return placed is not None
 
-    def _count(self, crowd: _Crowd, demand: Demand, pool: str) -> int:
-        """How many such pods fit now, up to as many as there are."""
-        candidates = self.places.node_filter.candidates(pool, crowd.pod.constraints)
+    def _count(self, pod_class: _PodClass, demand: Demand, pool: str) -> int:
+        """How many of the `count` pods would fit now with this demand."""
+        candidates = self.places.node_filter.candidates(pool, pod_class.pod.constraints)
         counts = array("i", bytes(4 * len(candidates)))
         kernel.count_room(self.places.sim.now, demand, candidates, pod_class.count, counts)
         return min(sum(counts), pod_class.count)
@@ -380,22 +382,22 @@ def _bare(demand: Demand) -> Demand:
 
 
 def _bare_of(pods: Sequence[PodView]) -> list[PodView]:
-    """The pods as if they asked for no CPU and memory."""
+    """The pods without their requests for CPU and memory."""
     return [replace(pod, demand=_bare(pod.demand)) for pod in pods]
 
 
 def _cards_or_host(demand: Demand) -> str:
-    """What it asks for of GPUs, or of nodes if it asks for no GPU."""
-    return _cards(demand) or _host(demand)
+    """The request for GPUs, or for the rest if it has none."""
+    return _gpu_text(demand) or _host_text(demand)
 
 
 def _cards_and_host(demand: Demand) -> str:
-    """All that it asks for."""
-    return " with ".join(each for each in (_cards(demand), _host(demand)) if each)
+    """The whole request."""
+    return " with ".join(each for each in (_gpu_text(demand), _host_text(demand)) if each)
 
 
-def _host(demand: Demand) -> str:
-    """What it asks for besides GPUs."""
+def _host_text(demand: Demand) -> str:
+    """The request besides GPUs."""
     asked = [f"{n} {name}" for name, n in demand.counted]
     if demand.cpu_milli:
         asked.append(format_cpus(demand.cpu_milli))

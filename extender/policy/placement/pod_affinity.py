@@ -1,11 +1,11 @@
 """Required pod affinity and anti-affinity, kept current while the simulation adds and evicts pods.
 
-A term selects pods of its owner's namespace that have all its labels, and names a topology key,
-which divides the nodes into domains. Affinity requires such a peer in the domain; where there is
-none anywhere, a pod that its own term selects may be the first, the bootstrap pod. Anti-affinity
-requires that there is none, and keeps the pods that it selects out of its owner's domain too. The
-rules are kube-scheduler's (`plugins/interpodaffinity`). Nothing is counted where no pod of the
-snapshot has a term, nor for an anti-affinity term that selects none.
+A term selects the pods of its owner's namespace that have all its labels. Its topology key divides
+the nodes into domains. An affinity term requires a selected pod, a peer, in the owner's domain. If
+there is no peer anywhere, a pod that its own term selects may start as the bootstrap pod. An
+anti-affinity term keeps its owner and the selected pods in different domains. The rules are
+kube-scheduler's (`plugins/interpodaffinity`). If no pod of the snapshot has a term, nothing is
+counted, nor is anything for an anti-affinity term that selects no pod.
 """
 
 from array import array
@@ -72,7 +72,7 @@ class PodAffinity:
         if not self._known:
             return False
         return any(
-            pod.constraints.pod_affinity or self._census_of(pod) or any(self._anti_terms(pod))
+            pod.constraints.pod_affinity or self._selecting(pod) or any(self._anti_terms(pod))
             for pod in pods
         )
 
@@ -124,10 +124,10 @@ class PodAffinity:
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
         labels = self._nodes.labels[ix]
-        for census in self._census_of(pod):
-            _count(census.present, labels, census.term, (now, later))
-        for census in self._anti_terms(pod):
-            _count(census.keepers, labels, census.term, (now, later))
+        for counted in self._selecting(pod):
+            _count(counted.present, labels, counted.term, (now, later))
+        for counted in self._anti_terms(pod):
+            _count(counted.repelling, labels, counted.term, (now, later))
         for term in pod.constraints.pod_affinity if now else ():
             placed = self._known[pod.namespace, term].placed_this_cycle
             if now > 0:
@@ -174,9 +174,9 @@ class PodAffinity:
     def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[Moment, int]) -> bool:
         """Whether the anti-affinity terms of the pod and of the pods in its domains are met."""
         (moment, itself), constraints = when, pod.constraints
-        for census in self._anti_terms(pod):
-            domain = labels.get(census.term.topology_key)
-            if domain and census.present[moment][domain] > itself * census.selects(pod):
+        for counted in self._anti_terms(pod):
+            domain = labels.get(counted.term.topology_key)
+            if domain and counted.present[moment][domain] > itself * counted.selects(pod):
                 return False
         for counted in self._selecting(pod):
             domain = labels.get(counted.term.topology_key)
@@ -214,14 +214,14 @@ class PodAffinity:
                 found.add((key, self._nodes.labels[ix].get(key, "")))
         return found
 
-    def _anti_terms(self, pod: PodView) -> Iterator[_Census]:
-        """The anti-affinity terms of the pod, as far as they select any pod."""
+    def _anti_terms(self, pod: PodView) -> Iterator[_CountedTerm]:
+        """The anti-affinity terms of the pod that select any pod."""
         for term in pod.constraints.pod_anti_affinity:
-            if census := self._known.get((pod.namespace, term)):
-                yield census
+            if counted := self._known.get((pod.namespace, term)):
+                yield counted
 
-    def _census_of(self, pod: PodView) -> Sequence[_Census]:
-        """The terms of all pods that select the pod."""
+    def _selecting(self, pod: PodView) -> Sequence[_CountedTerm]:
+        """The terms, of all pods, that select the pod."""
         key = pod.namespace, pod.labels
         found = self._selecting_cache.get(key)
         if found is None:
@@ -230,7 +230,7 @@ class PodAffinity:
         return found
 
     def _read(self, snapshot: Snapshot) -> None:
-        """Costs the workloads that have terms; where there are any, all."""
+        """Costs one pass over the workloads with terms and, if there are any, two over all pods."""
         needed = set[tuple[str, PodTerm]]()
         for key in tally_of(snapshot).picky:
             for pod in snapshot.workloads[key].pods:
@@ -241,7 +241,7 @@ class PodAffinity:
             return
         pods = (pod for workload in snapshot.workloads.values() for pod in workload.pods)
         needed.update(
-            (census.namespace, census.term) for pod in pods for census in self._census_of(pod)
+            (counted.namespace, counted.term) for pod in pods for counted in self._selecting(pod)
         )
         self._known = {key: self._known[key] for key in self._known if key in needed}
         for workload in snapshot.workloads.values():

@@ -16,7 +16,7 @@ from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
-from extender.policy.preemption.candidate_table import in_leaving_order
+from extender.policy.preemption.candidate_table import in_eviction_order
 from extender.policy.queues.fairshare import children_first, fit_weights, granules
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts
@@ -126,7 +126,7 @@ def _add_held(
     if not here:
         return
     # Surplus is evicted in this order, read backwards.
-    here = sorted(in_leaving_order(here), key=surplus_key)[::-1]
+    here = sorted(in_eviction_order(here), key=surplus_key)[::-1]
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
     if has_groups(workload):

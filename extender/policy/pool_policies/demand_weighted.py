@@ -172,10 +172,10 @@ class _Surplus:
     def evict(self) -> None:
         """Evict as few pods above the shares as possible; in each workload those that have run
         least come first."""
-        candidates, is_giving = self.candidates, self.session.is_giving
+        candidates, has_victims = self.candidates, self.session.has_victims
         protection = protected_by(self.session, candidates, own_reclaim_minimum_s)
         for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
-            if _is_surplus(candidates.leaves[w]) and not is_giving(candidates.workloads[w].key):
+            if _is_surplus(candidates.leaves[w]) and not has_victims(candidates.workloads[w].key):
                 self._evict_surplus_of(w, protection)
 
     def leaves(self) -> set[Queue]:
@@ -247,7 +247,7 @@ class _Surplus:
             if _is_surplus(leaf) or not candidates.is_legal(w):
                 statement.rollback(mark)
 
-    def _next_unit(self, w: int, is_safe: bytearray) -> EvictionUnit | None:
+    def _next_unit(self, w: int, protection: bytearray) -> EvictionUnit | None:
         """The smallest unit with GPUs that may be evicted, of equal ones that of the pod of the
         lowest order that has run least; what budgets protect is noted. A pod on a cordoned node
         leaves with its gang only."""

@@ -224,10 +224,10 @@ class PendingReader:
             first, spare = startable_and_spare(workload)
             waiting = _in_order([pod for pod in first if pod.state == "gated"])
         now_s = self._snapshot.now_s
-        spare = [pod for pod in spare if pod.state == "gated" and _rests_until(pod) <= now_s]
-        resting = [pod for pod in waiting if _rests_until(pod) > now_s]
-        if resting:
-            waiting = [pod for pod in waiting if _rests_until(pod) <= now_s]
+        spare = [pod for pod in spare if pod.state == "gated" and _backoff_until(pod) <= now_s]
+        backed_off = [pod for pod in waiting if _backoff_until(pod) > now_s]
+        if backed_off:
+            waiting = [pod for pod in waiting if _backoff_until(pod) <= now_s]
         usable, card_mib = self._pools_of(workload.pools)
         pending = Pending(workload, waiting, usable, card_mib=card_mib, spare=spare)
         if len(pods) > len(gated):
