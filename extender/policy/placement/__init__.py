@@ -1,1 +1,1 @@
-"""Which node and cards a pod gets, what is reserved, and why nothing fits."""
+"""Places pods on nodes and cards, keeps backfill reservations, and explains why pods do not fit."""
