@@ -1,1 +1,1 @@
-"""What waits: gangs, pending workloads, the order in which they have their turn."""
+"""Gangs, pending workloads, and the order in which they are scheduled."""
