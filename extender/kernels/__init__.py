@@ -1,6 +1,6 @@
 """The hot loops over flat arrays, compiled from Cython.
 
-Compiled modules are required; their Python twins in `tests/twins` are for tests and for reading.
+Compiled modules are required; their Python twins in `tests/twins` are for tests and for readers.
 """
 
 from importlib import import_module
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def load_all(package: str, folder: Path) -> None:
-    """Import every compiled module of a package, so that a missing one is told at once.
+    """Import every compiled module of a package that has a stub beside it.
 
-    Each has a stub beside it. Raises ImportError with the command that builds them.
+    If one is missing, raises ImportError with the command that builds them.
     """
     for stub in sorted(folder.glob("*.pyi")):
         try:

@@ -1,19 +1,19 @@
-"""What `victims` may see of a node that is loaded."""
+"""The free capacity of one node, as `victims` uses it."""
 
 
 cdef class Capacity:
-    # Columns of the node table, by node or card; `start` is where the pods of a node begin.
+    # Columns of the node table, by node or card; the pods of node ix are start[ix]..start[ix + 1].
     cdef const int[::1] free, slots, mib, n_cards, start
     cdef const long long[::1] free_cpu, free_memory, counted_free
-    # What pods hold: cards card_start[p]..card_start[p + 1], amounts (GPU, CPU, memory), and what
-    # is counted one by one.
+    # Allocations by pod: cards card_start[p]..card_start[p + 1], amounts (GPU, CPU, memory), and
+    # counted resources.
     cdef const int[::1] card_start, card_ix, card_milli
     cdef const long long[::1] amounts, counted_held
-    # What the new pod asks for.
+    # The request of the pending pod.
     cdef const long long[::1] counted_need
     cdef int stride, devices, milli, want_mib, n_counted
     cdef long long cpu, memory
-    # The node that is loaded: pods first..last - 1; `need` is milli on each card.
+    # The loaded node: its pods are first..last - 1; `need` is the pending pod's milli per card.
     cdef int card_free[64]
     cdef int cards, need, first, last
     cdef long long left_cpu, left_memory, left_slots

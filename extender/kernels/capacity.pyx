@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What one node has free while some of its pods are gone, and what else would fit then."""
+"""The free capacity of one node without some of its pods, and whether a pending pod fits."""
 
 from array import array
 
@@ -7,12 +7,12 @@ from extender.kernels.cards cimport card_need, cards_fit, cards_room
 
 
 cdef inline int thousandths(long long held, long long lack) noexcept nogil:
-    """The part of `lack`, which is above 0, that is held, in thousandths rounded up."""
+    """The part of `lack` (> 0) that `held` covers, in thousandths rounded up."""
     return <int>((min(held, lack) * 1000 + lack - 1) // lack)
 
 
 cdef class Capacity:
-    """What one node has free while some of its pods are gone, and whether the new pod fits."""
+    """The free capacity of the loaded node without its evicted and moved pods."""
 
     def __cinit__(self, nodes, pods, demand, counted_need, counted_free, counted_held):
         cards = nodes.cards
@@ -30,7 +30,7 @@ cdef class Capacity:
         self.is_gone = bytearray(pods.most_pods + 1)
 
     cdef void load(self, int ix) noexcept nogil:
-        """Look at node `ix` as it is; all pods of the node before must be back."""
+        """Load node `ix` with all its pods; no pod of the previous node may still be gone."""
         cdef int c
         self.cards, self.first, self.last = self.n_cards[ix], self.start[ix], self.start[ix + 1]
         self.need = card_need(self.milli, self.want_mib, self.mib[ix])
@@ -42,7 +42,7 @@ cdef class Capacity:
             self.left_counted[c] = self.counted_free[ix * self.n_counted + c]
 
     cdef void leave(self, int p, int sign) noexcept nogil:
-        """What the pod holds is free (1), or held again (-1)."""
+        """Free what the pod holds (1), or hold it again (-1)."""
         cdef int at
         for at in range(self.card_start[p], self.card_start[p + 1]):
             if self.card_ix[at] < self.cards:
@@ -55,7 +55,7 @@ cdef class Capacity:
         self.is_gone[p - self.first] = sign > 0
 
     cdef int n_free_cards(self) noexcept nogil:
-        """How many cards have enough free, at most as many as the new pod wants."""
+        """The number of cards with enough free, at most as many as the pending pod requests."""
         cdef int c, n = 0
         for c in range(self.cards):
             n += self.card_free[c] >= self.need
@@ -65,7 +65,7 @@ cdef class Capacity:
         return cards_fit(&self.card_free[0], self.cards, self.devices, self.need)
 
     cdef bint has_host(self) noexcept nogil:
-        """Whether there is enough of everything but cards."""
+        """Whether everything but cards is sufficient."""
         cdef int at
         for at in range(self.n_counted):
             if self.left_counted[at] < self.counted_need[at]:
@@ -76,8 +76,8 @@ cdef class Capacity:
         )
 
     cdef int part(self, int p, int card) noexcept nogil:
-        """How much of what the card lacks, or (-1) of all that the host lacks, the pod holds, in
-        thousandths rounded up."""
+        """The part of the card's lack that the pod holds, in thousandths rounded up; for card -1
+        the mean over all other resources that are short."""
         cdef int at, n = 0
         cdef long long total = 0
         if card >= 0:
@@ -103,7 +103,7 @@ cdef class Capacity:
         return <int>((total + n - 1) // n)
 
     cdef int n_fitting(self, int most) noexcept nogil:
-        """How many such pods fit, at most `most`."""
+        """How many pending pods of this kind fit, at most `most`."""
         cdef int at
         cdef long long fitting = min(<long long>most, max(<long long>0, self.left_slots))
         if self.cpu > 0:

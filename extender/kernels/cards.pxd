@@ -1,7 +1,7 @@
-"""What one node can take, and how well: the leaves that the node kernels share.
+"""Fit and score on one node: the leaf functions that the node kernels share.
 
-`free` points at the node's first card: milli free, negative where nothing fits. Rules of placement
-are the numbers below; `extender.kernels.nodes` gives them their names.
+`free` points at the node's first card: milli free, negative where nothing fits. The placement rules
+are the numbers below; `extender.kernels.nodes` exports them by name.
 """
 
 cdef enum:
@@ -14,7 +14,7 @@ cdef enum:
 
 
 cdef inline int card_need(int milli, int mib, int card_mib) noexcept nogil:
-    """Milli wanted of each card of this node; WHOLE + 1 where its cards are too small."""
+    """The milli that the pod needs on each card of this node; WHOLE + 1 if cards are too small."""
     cdef long long need
     if mib == 0:
         return milli
@@ -31,7 +31,7 @@ cdef inline bint cards_fit(const int* free, int n_cards, int devices, int need) 
         return True
     if need > WHOLE:
         return False
-    # No early exit: which cards fit can't be predicted, and counting all of them costs less.
+    # No early exit, since the branch would be unpredictable and counting all cards is cheaper.
     for c in range(n_cards):
         found += free[c] >= need
     return found >= devices
@@ -51,7 +51,7 @@ cdef inline int cards_room(
         for c in range(n_cards):
             slots += free[c] // need if free[c] > 0 else 0
         return min(most, slots // devices)
-    # A card serves each pod once, so with more pods more of its slots count.
+    # A pod uses a card at most once, so no card counts more slots than there are pods.
     for pods in range(1, most + 1):
         slots = 0
         for c in range(n_cards):
@@ -65,7 +65,7 @@ cdef inline int cards_room(
 cdef inline unsigned long long cards_pick(
     const int* free, int n_cards, int devices, int need, int rule
 ) noexcept nogil:
-    """The cards that the pod gets as a set of bits, or 0 where it does not fit or wants none."""
+    """The cards for the pod, as bits; 0 if it does not fit or requests none."""
     cdef int c, best, _at
     cdef unsigned long long taken = 0
     if devices == 0 or not cards_fit(free, n_cards, devices, need):
@@ -88,14 +88,14 @@ cdef inline unsigned long long cards_pick(
 cdef inline int cards_score(
     const int* free, int n_cards, int capacity, int devices, int need, int rule
 ) noexcept nogil:
-    """0..BEST_SCORE of a node that fits, higher is better; see `score_nodes` for the meaning."""
+    """The score of a node that fits, 0..BEST_SCORE, higher is better; see `score_nodes`."""
     cdef int c, milli, used, n_partial = 0, tightest = WHOLE, emptiest = 0, idle = 0
     cdef bint is_partial
     cdef long long full
     if rule == FIRST_FIT:
         return 0
     for c in range(n_cards):
-        # Selections rather than branches: the state of a card can't be predicted.
+        # Conditional moves, since branches on a card's state would be unpredictable.
         milli = free[c] if free[c] > 0 else 0
         idle += milli
         emptiest = milli if milli > emptiest else emptiest
@@ -126,9 +126,9 @@ cdef inline int host_score(
     long long free_cpu, long long all_cpu, long long free_memory, long long all_memory,
     bint has_cards, int rule
 ) noexcept nogil:
-    """0..BEST_SCORE of a node for work without GPUs: nodes without cards before all others.
+    """The score of a node for pods without GPUs, 0..BEST_SCORE; nodes without cards come first.
 
-    The free figures are what is left with the pod on the node.
+    `free_cpu` and `free_memory` are what is left beside the pod.
     """
     cdef long long used = 0
     cdef int worse = 0 if has_cards else BEST_SCORE // 2

@@ -1,18 +1,18 @@
-"""What it costs that pods leave, and how two such costs compare: leaves of the kernels that choose.
+"""The cost of victims, and the comparison of two costs: leaf functions of the victim kernels.
 
-A cost is compared as three integers, the first that differs decides. `high` is for pods that stop:
-the tier of the queues that give, the highest rank that a victim's priority has in its project,
-whether a queue ends below its floor, whether a workload goes whole, then milli-GPU-seconds lost.
-`moved` is for pods that move: the highest rank, then milli-GPU-seconds lost. `low`: the number of
-pods, the age of the oldest workload, the latest turn that a pod has in its workload.
+A cost is compared as three integers, of which the first that differs decides. `high` is for evicted
+pods: the tier of their queues, the highest rank of a victim's priority in its project, whether a
+queue ends below its floor, whether a workload is evicted whole, then milli-GPU-seconds lost.
+`moved` is for moved pods: the highest rank, then milli-GPU-seconds lost. `low`: the number of pods,
+the age of the oldest workload, the latest turn of a pod in its workload.
 """
 
 cdef enum:
     MOST_RANK = (1 << 7) - 1
     MOST_PODS = (1 << 8) - 1
     MOST_TURN = (1 << 7) - 1
-    # Kinds of victims: one pod of a workload with surplus, one that moves, the first pod of a
-    # workload that leaves whole, and the others of it.
+    # Kinds of victims: a surplus pod, a moved pod, the first pod of a workload that is evicted
+    # whole, and the other pods of that workload.
     SINGLE = 0
     MOVE = 1
     WHOLE_WORKLOAD = 2
@@ -29,7 +29,7 @@ cdef struct Price:
 
 
 cdef struct Victim:
-    # A pod that leaves, and what its queue gives with it.
+    # A victim, and what its queue loses with it.
     int pod, kind
     bint is_tested
     Cost cost
@@ -86,13 +86,13 @@ cdef inline bint is_less(const Cost* one, const Cost* other) noexcept nogil:
 
 
 cdef inline void per_card(Cost* cost, int n_cards) noexcept nogil:
-    """Divide what is lost by the number of cards that come free."""
+    """Divide the lost milli-GPU-seconds by the number of cards that become free."""
     if n_cards > 1:
         cost.lost, cost.moved = cost.lost // n_cards, cost.moved // n_cards
 
 
 cdef inline void add_cost(Cost* total, const Cost* more) noexcept nogil:
-    """Both together."""
+    """Add `more` to `total`."""
     total.tier = max(total.tier, more.tier)
     total.rank = max(total.rank, more.rank)
     total.moved_rank = max(total.moved_rank, more.moved_rank)

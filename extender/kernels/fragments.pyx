@@ -1,17 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Fragmentation: the idle GPU of nodes that expected pods cannot use, and the best place by it.
+"""Fragmentation: the idle GPU of nodes that expected pods cannot use, and the best node by it.
 
-Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; `extender.kernels.typical` says
-what the tables mean and how we widen the measure. `nodes` is a NodeTable, `fragments` a Fragments,
-`scores` a Scores; the caller vouches that they are consistent. It keeps `fragments.waste` and the
-scores of every demand, and has both renewed for nodes that have changed. Twin: `fragments_twin`.
+Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; `extender.kernels.typical` defines
+the tables and the measure. `nodes` is a NodeTable, `fragments` a Fragments, `scores` a Scores; the
+caller vouches that they are consistent. It keeps `fragments.waste` and the scores of every demand,
+and recomputes both for changed nodes. Twin: `fragments_twin`.
 """
 
 from extender.kernels.waste cimport MOST_TYPES, Expected, waste_of
 from extender.kernels.ways cimport Fitting, rate_nodes
 
 
-# By what a place is rated; `model` and `waste` are by node.
+# The inputs of `rate`; `model` and `waste` are by node.
 cdef struct Rated:
     Expected of
     const int* model
@@ -39,7 +39,7 @@ cdef int expect(Expected* of, typical) except -1:
 
 
 cdef int rate(const void* by, const Fitting* at, const int* left) noexcept nogil:
-    """How many of the steps, ascending, the fall of the node's fragmentation reaches."""
+    """How many of the ascending steps the decrease of the node's fragmentation reaches."""
     cdef Rated* rated = <Rated*>by
     cdef int low = 0, high = rated.n_steps, middle
     cdef long long fall = rated.waste[at.ix]
@@ -54,9 +54,9 @@ cdef int rate(const void* by, const Fitting* at, const int* left) noexcept nogil
 
 
 def measure_nodes(nodes, fragments, const int[::1] candidates):
-    """Set `fragments.waste[ix]` of every candidate (int32[m], node ix) to its fragmentation now.
+    """Set `fragments.waste[ix]` of each candidate (int32[m], node ix) to its fragmentation.
 
-    The unit is `fragments.typical.unit` to the milli. Cost: cards times types for each candidate.
+    In units of 1/`fragments.typical.unit` milli. Cost: cards times types for each candidate.
     """
     cdef Expected of
     cdef const int[::1] free = nodes.cards.card_free, n_cards = nodes.cards.n_cards
@@ -75,9 +75,9 @@ def measure_nodes(nodes, fragments, const int[::1] candidates):
 def score_nodes(nodes, fragments, demand, const int[::1] candidates, scores):
     """Set the score of every candidate for one pod of `demand`; higher is better.
 
-    `scores.score[ix]` is how many of `typical.steps` the fall of the node's fragmentation reaches,
-    or -1 where the pod does not fit. A fraction of one card tries each card, and `scores.card[ix]`
-    is the best, the first of equals; other pods get bin-pack's cards, and -1.
+    `scores.score[ix]` is how many of `typical.steps` the decrease of the node's fragmentation
+    reaches, or -1 if the pod does not fit. For a fraction of one card each card is tried, and
+    `scores.card[ix]` is the best one, ties to the first. Other pods get bin-pack's cards, and -1.
     """
     cdef Rated by
     cdef const int[::1] model = fragments.model_ix

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What room for one more pod costs on every node, and which is the cheapest. Twin:
-`node_victims_twin`.
+"""The cost of making room for one more pod on each node, and the cheapest node.
 
 `NodeVictims` is bound to the arrays of `extender.policy.preemption.candidates` and `eligibility`
-and of the node table. It reads them anew in every call and changes none. `victims` chooses the pods
-that leave a node.
+and of the node table. It reads them anew in every call and changes none. `victims` chooses the
+victims on a node. Twin: `node_victims_twin`.
 """
 
 from libc.stdlib cimport calloc, free as release
@@ -14,7 +13,7 @@ from extender.kernels.costs cimport Cost, Price, is_cheaper, price_of
 from extender.kernels.terms cimport Terms
 from extender.kernels.victims cimport Victims
 
-#: `high` of a node on which no eviction helps.
+#: `high` of a node where no victims make room.
 IMPOSSIBLE = 0x7FFFFFFFFFFFFFFF
 cdef long long NEVER = 0x7FFFFFFFFFFFFFFF
 
@@ -22,9 +21,9 @@ cdef long long NEVER = 0x7FFFFFFFFFFFFFFF
 cdef class NodeVictims:
     cdef Victims victims
     cdef const int[::1] node_ixs
-    # By position in `node_ixs`, as they were computed last.
+    # By position in `node_ixs`, as last computed.
     cdef Price* prices
-    # The position of a node plus 1; 0 where it is none of `node_ixs`.
+    # The position of a node in `node_ixs` plus 1; 0 if it is not in there.
     cdef int* position
 
     def __cinit__(
@@ -46,7 +45,7 @@ cdef class NodeVictims:
         release(self.position)
 
     def update(self, const int[::1] nodes):
-        """Compute the prices of these nodes again; nodes that are not in `node_ixs` are ignored."""
+        """Recompute the prices of these nodes; nodes that are not in `node_ixs` are ignored."""
         cdef Py_ssize_t each
         with nogil:
             for each in range(nodes.shape[0]):
@@ -55,8 +54,10 @@ cdef class NodeVictims:
                     self.victims.undo(0)
 
     def choose(self, int ix, int[::1] out):
-        """Set out to the victims on node `ix` and return their number; -1 where none help. The
-        node's price is up to date afterwards."""
+        """Set `out` to the victims on node `ix` and return their number; -1 if none make room.
+
+        Also updates the node's price.
+        """
         cdef int at, n = -1
         if self.choose_on(ix):
             n = self.victims.n
@@ -66,15 +67,15 @@ cdef class NodeVictims:
         return n
 
     def price(self, int at):
-        """The price at a position, as (high, moved, low): the smaller is the cheaper."""
+        """The price at a position as (high, moved, low), smaller is cheaper."""
         return self.prices[at].high, self.prices[at].moved, self.prices[at].low
 
     def exclude(self, int at):
-        """Make the position impossible until its price is computed again."""
+        """Make the position impossible until its price is recomputed."""
         self.prices[at].high = NEVER
 
     def cheapest(self):
-        """The first position of the least price, or -1 where all are impossible."""
+        """The first position with the lowest price; -1 if all are impossible."""
         cdef int at, best = -1
         with nogil:
             for at in range(<int>self.node_ixs.shape[0]):
@@ -85,7 +86,7 @@ cdef class NodeVictims:
         return best
 
     def capacity(self, int most):
-        """How many pods fit on all nodes without the pods that may leave, or `most`."""
+        """How many pods fit on all nodes without the pods that may be victims, at most `most`."""
         cdef Py_ssize_t each
         cdef long long total = 0
         with nogil:
@@ -96,7 +97,7 @@ cdef class NodeVictims:
         return min(total, most)
 
     cdef bint choose_on(self, int ix) noexcept nogil:
-        """Choose victims on node `ix` and set its price; the caller undoes them."""
+        """Choose victims on node `ix` and set its price; the caller has to undo them."""
         cdef int at = self.position[ix] - 1
         cdef bint is_possible = self.victims.choose(ix)
         cdef Cost cost

@@ -10,12 +10,12 @@ from extender.kernels.cards cimport (
     card_need, cards_fit, cards_pick, cards_room, cards_score, host_score,
 )
 
-#: Rules of placement, as `cards.pxd` has them.
+#: Placement rules, as in `cards.pxd`.
 BINPACK, SPREAD, BEST_FIT, FIRST_FIT = range(4)
 
 
 def fit_nodes(cards, demand, unsigned char[::1] out):
-    """Set out[ix] (uint8[n]) to 1 where the node's cards take `demand`, else to 0."""
+    """Set out[ix] (uint8[n]) to 1 if `demand` fits the node's cards, else to 0."""
     cdef const int[::1] free = cards.card_free
     cdef const int[::1] mib = cards.card_mib
     cdef const int[::1] n_cards = cards.n_cards
@@ -30,12 +30,12 @@ def fit_nodes(cards, demand, unsigned char[::1] out):
 
 
 def score_nodes(cards, demand, int rule, int[::1] out):
-    """Set out[ix] (int32[n]) to 0..1_000_000 where the node's cards take `demand`, else to -1.
+    """Set out[ix] (int32[n]) to 0..1_000_000 if `demand` fits the node's cards, else to -1.
 
-    Bin-pack prefers the node that is fullest afterwards; a fraction first of all one whose partly
-    used cards take it, the tighter the better. Spread prefers the emptiest node, then the emptiest
-    card. Best-fit prefers the node with the least left over, first-fit none to another. Work
-    without GPUs prefers nodes without cards.
+    Bin-pack prefers the node that is fullest afterwards. A fraction prefers above all a node where
+    it fits partly used cards, the tighter the better. Spread prefers the emptiest node, then the
+    emptiest card. Best-fit prefers the node with the least left over, first-fit has no preference.
+    Pods without GPUs prefer nodes without cards.
     """
     cdef const int[::1] free = cards.card_free
     cdef const int[::1] mib = cards.card_mib
@@ -57,11 +57,10 @@ def score_nodes(cards, demand, int rule, int[::1] out):
 
 
 def best_node(nodes, demand, const int[::1] candidates, int rule):
-    """The best of `candidates` (int32[m], node ix) that takes `demand`, or -1.
+    """The best of `candidates` (int32[m], node ix) on which `demand` fits, or -1.
 
-    Cards, CPU, memory and a pod slot must fit. Work without GPUs is rated by what its node has left
-    of CPU and memory. Among equal scores the first candidate wins, so the caller's order breaks
-    ties.
+    Cards, CPU, memory and a pod slot must fit. Pods without GPUs are scored by the CPU and memory
+    left on the node. Among equal scores the first candidate wins.
     """
     cdef object cards = nodes.cards
     cdef const int[::1] free = cards.card_free
@@ -79,7 +78,7 @@ def best_node(nodes, demand, const int[::1] candidates, int rule):
     cdef int need, score, best_score = -1, best = -1, ix
     cdef Py_ssize_t at, n = candidates.shape[0]
     with nogil:
-        # Invariant: `best` is the first of the best among candidates[:at].
+        # Invariant: `best` is the first with the best score in candidates[:at].
         for at in range(n):
             ix = candidates[at]
             if free_pods[ix] < 1 or (cpu > 0 and free_cpu[ix] < cpu):
@@ -105,10 +104,10 @@ def best_node(nodes, demand, const int[::1] candidates, int rule):
 
 
 def pick_cards(cards, int ix, demand, int rule):
-    """Indices of the cards of node `ix` that `demand` gets, ascending; empty if it does not fit.
+    """Indices of the cards of node `ix` for `demand`, ascending; empty if it does not fit.
 
-    Bin-pack and best-fit take the fullest cards that fit, spread the emptiest, first-fit the first;
-    a whole GPU needs a card that is all free. Among equals the lowest index wins.
+    Bin-pack and best-fit use the fullest cards that fit, spread the emptiest, first-fit the first.
+    A whole GPU needs an idle card. Among equals the lowest index wins.
     """
     cdef const int[::1] free = cards.card_free
     cdef int n_cards = cards.n_cards[ix], stride = cards.stride, c
@@ -119,7 +118,7 @@ def pick_cards(cards, int ix, demand, int rule):
 
 
 def count_room(nodes, demand, const int[::1] candidates, int most, int[::1] out):
-    """Set out[i] (int32[m]) to how many such pods node `candidates[i]` takes, at most `most`."""
+    """Set out[i] (int32[m]) to how many such pods fit node `candidates[i]`, at most `most`."""
     cdef object cards = nodes.cards
     cdef const int[::1] free = cards.card_free, mib = cards.card_mib, n_cards = cards.n_cards
     cdef const int[::1] slots = nodes.free_pods

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Division of what is left over among claimants, in exact integers. Twin: `shares_twin`."""
+"""Division of a surplus among claimants, in exact integers. Twin: `shares_twin`."""
 
 from libc.stdlib cimport free, malloc, qsort
 
 cdef extern from *:
-    # 126 bits hold any product made here; Cython only has to know that it is an integer.
+    # Products here need at most 126 bits. Cython only has to know that this is an integer type.
     ctypedef long long int128 "__int128_t"
 
 cdef enum:
@@ -19,13 +19,13 @@ cdef struct Claim:
 
 def divide(long long surplus, const long long[::1] weight, const long long[::1] room,
            const long long[::1] granule, long long[::1] out):
-    """Give `surplus` milli to claimants by weight, none more than its room; returns what is left.
+    """Divide `surplus` milli among claimants by weight, each up to its room; returns what is left.
 
     All arrays are int64[n], in the order that breaks ties. out[i] is set to the grant. Claimants of
-    weight 0 get nothing. A claimant that wants no more than its part gets what it wants, and the
-    rest is divided again. Parts below the wish are rounded down to the claimant's granule
-    (1000: whole GPUs; 1: milli), and what that leaves goes out by largest remainder. The caller
-    vouches that weights, rooms and surplus are at most 2**52 and n at most 2**20. O(n log n).
+    weight 0 get nothing. A claimant whose room is at most its part gets its room, and the remainder
+    is divided again. Other parts are rounded down to the claimant's granule (1000: whole GPUs;
+    1: milli), and the difference is granted by largest remainder. The caller vouches that weights,
+    rooms and surplus are at most 2**52 and n at most 2**20. O(n log n).
     """
     cdef Py_ssize_t i, n_claims = 0, n = weight.shape[0]
     cdef int128 total = 0
@@ -47,11 +47,11 @@ def divide(long long surplus, const long long[::1] weight, const long long[::1] 
 
 cdef long long _give(long long surplus, int128 total, Claim* claims, Py_ssize_t n,
                      const long long[::1] granule, long long[::1] out) noexcept nogil:
-    """Satisfy claims for no more than their part, round what others get; returns what is left."""
+    """Satisfy claims up to their part, round the other grants; returns what is left."""
     cdef Py_ssize_t i = 0
     qsort(claims, n, sizeof(Claim), _by_appetite)
-    # Invariant: claims[:i] have all they want, `surplus` and `total` are of claims[i:]; satisfying
-    # one makes the parts of the others no smaller, so no claim is looked at twice.
+    # Invariant: claims[:i] are satisfied, `surplus` and `total` are for claims[i:]. Satisfying one
+    # claim does not reduce the parts of the others, so each is visited once.
     while i < n and <int128>claims[i].room * total <= <int128>surplus * claims[i].weight:
         out[claims[i].ix] = claims[i].room
         surplus -= claims[i].room
@@ -62,9 +62,10 @@ cdef long long _give(long long surplus, int128 total, Claim* claims, Py_ssize_t 
 
 cdef long long _round(long long surplus, int128 total, Claim* claims, Py_ssize_t n,
                       const long long[::1] granule, long long[::1] out) noexcept nogil:
-    """Grant rounded parts to claimants that all want more than theirs; returns what is left.
+    """Grant rounded parts to claimants with more room than their part; returns what is left.
 
-    What rounding leaves goes to the largest remainders, a granule each; then whole GPUs in turns.
+    What rounding leaves goes to the largest remainders, one granule each, then in whole GPUs round
+    robin.
     """
     cdef long long left = surplus, part, step
     cdef Py_ssize_t at, ix
@@ -88,7 +89,7 @@ cdef long long _round(long long surplus, int128 total, Claim* claims, Py_ssize_t
 
 
 cdef int _by_appetite(const void* a, const void* b) noexcept nogil:
-    """By room over weight, the least first."""
+    """By room over weight, ascending."""
     cdef const Claim* x = <const Claim*>a
     cdef const Claim* y = <const Claim*>b
     cdef int128 left = <int128>x.room * y.weight, right = <int128>y.room * x.weight
@@ -98,7 +99,7 @@ cdef int _by_appetite(const void* a, const void* b) noexcept nogil:
 
 
 cdef int _by_remainder(const void* a, const void* b) noexcept nogil:
-    """By remainder, the largest first."""
+    """By remainder, descending."""
     cdef const Claim* x = <const Claim*>a
     cdef const Claim* y = <const Claim*>b
     if x.rest != y.rest:

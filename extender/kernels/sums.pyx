@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What is idle on nodes, and what the work of queues could give: sums for a cheap "no".
+"""Sums of idle capacity and of evictable amounts by queue, for a cheap "does not fit".
 
 `nodes` is a NodeTable and `workloads` the Candidates (`extender.policy.preemption.candidates`).
 Cost: one pass. Twin: `sums_twin`.
@@ -7,7 +7,7 @@ Cost: one pass. Twin: `sums_twin`.
 
 
 def sum_idle(nodes, const int[::1] candidates, long long[::1] out):
-    """Set out (int64[3]) to the milli-GPU, milli-CPU and MiB that the nodes have free together."""
+    """Set out (int64[3]) to the total free milli-GPU, milli-CPU and MiB of the nodes."""
     cdef const int[::1] free = nodes.cards.card_free
     cdef const int[::1] n_cards = nodes.cards.n_cards
     cdef const long long[::1] cpu = nodes.free_cpu_milli
@@ -25,7 +25,7 @@ def sum_idle(nodes, const int[::1] candidates, long long[::1] out):
 
 
 def sum_units(workloads, long long[::1] total, long long[::1] largest):
-    """Set what the workloads of each queue could give together, and the most that one could.
+    """Set `total` to the sum over each queue's workloads, and `largest` to that of the largest one.
 
     Both are int64[3 * n], by queue and resource.
     """

@@ -1,4 +1,4 @@
-"""What `victims` may see of the pods that may leave."""
+"""Which pods may be victims and at what cost, as `victims` uses it."""
 
 from extender.kernels.costs cimport Victim
 
@@ -12,15 +12,16 @@ cdef class Terms:
     cdef const int[::1] surplus, priority, rank, queue
     cdef const long long[::1] whole_lost, whole_amounts, age
     cdef const unsigned char[::1] is_stuck
-    # By queue, or queue and resource; floors by tier first.
+    # By queue, or by queue and resource; floors by tier, queue and resource.
     cdef const long long[::1] has, floors
     cdef const int[::1] path_start, path
     cdef const unsigned char[::1] is_mobile, tiers
     # By shape.
     cdef const unsigned char[::1] moves
     cdef int below_priority, n_floors
-    # What the victims give: by queue and resource; by workload how many are evicted, their
-    # milli-GPU-seconds, what those that are evicted alone hold by resource, and how many move.
+    # Totals of the chosen victims. `taken`: amounts by queue and resource. By workload: the number
+    # of evicted pods, their milli-GPU-seconds, the amounts of surplus pods by resource, and the
+    # number of moved pods.
     cdef long long[::1] taken, evicted_lost, evicted_amounts
     cdef int[::1] n_evicted, n_moved
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Which pods may leave, at what cost each, and what the queues have left after them."""
+"""Which pods may be victims, the cost of each, and what their queues have left after them."""
 
 from array import array
 
@@ -11,10 +11,10 @@ cdef long long NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 cdef class Terms:
-    """Whether a pod may leave and at what cost, after the victims that are chosen already.
+    """Whether a pod may be a victim and at what cost, given the victims chosen so far.
 
-    A pod moves where it may, else it is evicted: alone while its workload has surplus, else with
-    the whole workload.
+    A pod is moved if it may be, else evicted: alone while its workload has surplus, else with the
+    whole workload.
     """
 
     def __cinit__(self, pods, eligibility):
@@ -38,7 +38,7 @@ cdef class Terms:
         self.n_moved = array("i", bytes(4 * n_workloads))
 
     cdef bint appraise(self, int p, Victim* out) noexcept nogil:
-        """Whether the pod may leave; sets `out` to the victim that it would be."""
+        """Whether the pod may be a victim; sets `out` accordingly."""
         cdef int w = self.owner[p], queue = self.queue[w], resource
         cdef bint is_core = self.is_core[p] or self.n_evicted[w] >= self.surplus[w]
         if not self.is_here[p] or self.priority[w] >= self.below_priority:
@@ -65,13 +65,13 @@ cdef class Terms:
         out.kind, out.cost.is_whole = WHOLE_WORKLOAD, True
         out.cost.lost = self.whole_lost[w] - self.evicted_lost[w]
         for resource in range(3):
-            # Surplus pods that are victims already have given their part.
+            # The amounts of surplus pods that are already victims are counted with them.
             out.given[resource] = self.whole_amounts[3 * w + resource]
             out.given[resource] -= self.evicted_amounts[3 * w + resource]
         return self.set_tier(queue, out)
 
     cdef bint set_tier(self, int queue, Victim* out) noexcept nogil:
-        """Whether the queue is above its floors in something that the victim gives."""
+        """Whether the queue is above its floors in a resource of the victim; sets the tier."""
         cdef Cost* cost = &out.cost
         cdef int tier, at, resource, spot
         cdef int first = self.path_start[queue], last = self.path_start[queue + 1]
@@ -97,7 +97,7 @@ cdef class Terms:
         return False
 
     cdef void give(self, const Victim* victim, int sign) noexcept nogil:
-        """Count the victim (1), or no longer (-1)."""
+        """Count the victim (1), or undo this (-1)."""
         cdef int at, resource, queue, w = self.owner[victim.pod]
         if victim.kind == MOVE:
             self.n_moved[w] += sign

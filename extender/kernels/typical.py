@@ -1,18 +1,18 @@
-"""The tables that the kernel `fragments` reads: pods that are expected, and a measure of them.
+"""The tables that the kernel `fragments` reads: the expected pods, and a measure of fragmentation.
 
-Typical pods say what arrives, in which proportions; nothing else is known of the future. What one
-of them, m, leaves idle on a node is its `left(m)`:
+Typical pods represent the expected pods and their proportions. What a typical pod m leaves idle on
+a node is `left(m)`:
 
-- all idle GPU, where m wants no GPU, or where the card model, the CPU or the cards don't suit it;
-- otherwise what lies on cards too small for it.
+- all idle GPU, if m requests no GPU or does not fit by card model, CPU or cards;
+- otherwise the idle GPU on cards too small for m.
 
 **FGD** (Weng et al., USENIX ATC 2023). The fragmentation of a node is the mean of `left` over the
-typical pods. A pod goes where fragmentation falls most, by the integer score
-trunc(100 / (1 + e^(-fall / 1000 milli))). That integer is part of the algorithm: near a fall of 0 a
-point is 40 milli, most nodes tie, and the first of them in a fixed order is packed full. Sums are
-exact here.
+typical pods. A pod goes where fragmentation decreases most, by the integer score
+trunc(100 / (1 + e^(-decrease / 1000 milli))). That integer is part of the algorithm: near a
+decrease of 0 a point is 40 milli, most nodes tie, and the first of them in a fixed order is filled.
+Sums are exact here.
 
-Memory is not part of the measure; it must fit, that is all.
+Memory must fit but is not part of the measure.
 """
 
 import math
@@ -23,7 +23,7 @@ from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
 
-#: Card models are numbered below this, so that a set of them is one uint64.
+#: Card models have numbers below this, so that a set of them fits a uint64.
 MOST_MODELS: Final = 64
 ALL_MODELS: Final = (1 << MOST_MODELS) - 1
 MOST_TYPES: Final = 512
@@ -31,9 +31,9 @@ MOST_TYPES: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class TypicalPod:
-    """A kind of pod that is expected, `weight` times among all.
+    """A shape of expected pods, with its frequency `weight`.
 
-    `milli` are of each of its `devices`; `models` is the set of card models it may use, as bits.
+    `milli` is per device; `models` is the set of card models that it may use, as bits.
     """
 
     cpu_milli: int
@@ -45,12 +45,13 @@ class TypicalPod:
 
 @dataclass(slots=True)
 class Typical:
-    """Typical pods by columns, and how they are made a measure. Not to be changed.
+    """Typical pods by columns, and the parameters of the measure. Not to be changed.
 
     `cpu_milli` is int64[t], `devices`, `milli` and `weight` int32[t], `models` uint64[t].
     `chance[r]` (int64[sum of weight + 1]) is in how many of `chance[-1]` cases all draws are among
-    types that weigh r together. `is_deep` adds what as many pods as fit leave, so fragmentation is
-    in `unit` to the milli. `steps` (int64[s], ascending) are the falls that each earn a point.
+    types with total weight r. `is_deep` adds what remains after as many pods as fit. Fragmentation
+    is in units of 1/`unit` milli. `steps` (int64[s], ascending) are the decreases that each earn a
+    point.
     """
 
     cpu_milli: "array[int]"
@@ -67,7 +68,7 @@ class Typical:
 
 @dataclass(slots=True)
 class Fragments:
-    """What is known of a node table's fragmentation by one measure; rows as in the table.
+    """The fragmentation of a node table by one measure; rows as in the table.
 
     `model_ix` is int32[n]: the number of the node's card model. `waste` is int64[n]: the node's
     fragmentation when `measure_nodes` last measured it.
@@ -90,7 +91,7 @@ class Scores:
 
     @classmethod
     def of(cls, n_nodes: int) -> "Scores":
-        """Room for `n_nodes`; the demand fits nowhere yet."""
+        """Scores for `n_nodes`, all -1: does not fit."""
         return cls(array("i", [-1]) * n_nodes, array("i", [-1]) * n_nodes)
 
 
@@ -110,14 +111,15 @@ def measure_of(
     chance: Iterable[int],
     steps: "array[int]",
 ) -> Typical:
-    """The pods by columns; raises ValueError where there are none or too many, or one asks for
-    cards but for less than 1 or more than 1000 milli."""
+    """The pods by columns.
+
+    Raises ValueError if there are none or too many, or if one requests cards but less than 1 or
+    more than 1000 milli.
+    """
     if not 0 < len(pods) <= MOST_TYPES:
         raise ValueError(f"{len(pods)} typical pods; between 1 and {MOST_TYPES} are possible")
     if any(pod.devices and not 0 < pod.milli <= MILLI_PER_GPU for pod in pods):
-        raise ValueError(
-            "a typical pod asks for cards, but for less than 1 or more than 1000 milli"
-        )
+        raise ValueError("a typical pod requests cards, but less than 1 or more than 1000 milli")
     cases = array("q", chance)
     return Typical(
         cpu_milli=array("q", (pod.cpu_milli for pod in pods)),

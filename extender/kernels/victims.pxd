@@ -1,4 +1,4 @@
-"""What `node_victims` may see of the victims on one node."""
+"""The victims on one node, as `node_victims` uses them."""
 
 from extender.kernels.capacity cimport Capacity
 from extender.kernels.costs cimport Cost, Victim
@@ -8,11 +8,11 @@ from extender.kernels.terms cimport Terms
 cdef class Victims:
     cdef Capacity node
     cdef Terms terms
-    # Followers of a whole workload come right after it.
+    # The followers of a WHOLE_WORKLOAD victim come right after it.
     cdef Victim* chosen
     cdef Victim* cheapest_first
     cdef int n
-    # Whether the largest pod goes first instead of the cheapest.
+    # Whether the largest pod is chosen first instead of the cheapest.
     cdef bint is_by_size
 
     cdef bint choose(self, int ix) noexcept nogil
@@ -21,7 +21,7 @@ cdef class Victims:
     cdef void undo(self, int n_kept) noexcept nogil
     cdef bint clear(self, bint is_by_size) noexcept nogil
     cdef bint could_fit(self) noexcept nogil
-    cdef void leave_all(self, int sign) noexcept nogil
+    cdef void remove_all(self, int sign) noexcept nogil
     cdef bint free_cards(self) noexcept nogil
     cdef bint free_card(self, int card) noexcept nogil
     cdef bint free_host(self) noexcept nogil
@@ -29,4 +29,4 @@ cdef class Victims:
     cdef void add(self, const Victim* victim) noexcept nogil
     cdef void change(self, const Victim* victim, int sign) noexcept nogil
     cdef void keep_needless(self, int first, int card) noexcept nogil
-    cdef int dearest_untested(self, int first) noexcept nogil
+    cdef int next_to_test(self, int first) noexcept nogil

@@ -1,13 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The pods that leave one node so that one more pod fits there, at the least cost.
+"""Chooses victims on one node so that one more pod fits there, at low cost.
 
-The cards of the node are freed one after the other, each time the one that costs least per card;
-then pods leave for what else the node lacks, the cheapest first. Finally the pods that are not
-needed are kept, the most expensive first. Where several pods leave, or a queue is left below its
-floor, the same is tried with the largest first (by its GPUs, or by its part of what else lacks),
-and the cheaper of the two is chosen: a large pod may cost less than a cheap one and all that must
-leave beside it. Time: devices times cards times pods. The twin of `node_victims` holds these rules
-too.
+Cards are freed one after the other, always the one with the lowest cost per freed card. Then
+victims are chosen for the other resources that are short, the cheapest first. Finally needless
+victims are kept, the most expensive first. If there are several victims, or a queue ends below its
+floor, the same is tried with the largest pods first (by GPUs, or by their part of what is short),
+and the cheaper result is used, since one large victim may cost less than several cheap ones. Time:
+devices times cards times pods. The twin of `node_victims` covers these rules too.
 """
 
 from libc.stdlib cimport calloc, free as release
@@ -21,7 +20,7 @@ from extender.kernels.terms cimport Terms
 
 
 cdef class Victims:
-    """The victims on the node that is loaded; `undo(0)` before another is."""
+    """The victims on the loaded node; call `undo(0)` before loading another."""
 
     def __cinit__(self, Capacity node, Terms terms, int most_pods):
         self.node, self.terms = node, terms
@@ -35,13 +34,13 @@ cdef class Victims:
         release(self.cheapest_first)
 
     cdef bint choose(self, int ix) noexcept nogil:
-        """Choose victims on node `ix`; none, and False, where the pod fits after no eviction."""
+        """Choose victims on node `ix`; False, with no victims, if none make the pod fit."""
         cdef int at, n
         cdef Cost cost, by_size
         self.node.load(ix)
         if not self.could_fit():
             return False
-        # By size next: small pods may leave a queue too little to give a large one.
+        # Else try by size: after small victims, a queue may be unable to give a large one.
         if not self.clear(False):
             return self.clear(True)
         n, cost = self.n, self.cost_from(0)
@@ -59,16 +58,16 @@ cdef class Victims:
         return True
 
     cdef int n_fitting(self, int ix, int most) noexcept nogil:
-        """How many pods fit on node `ix` without the pods that may leave, at most `most`."""
+        """How many pods fit on node `ix` without its possible victims, at most `most`."""
         cdef int n
         self.node.load(ix)
-        self.leave_all(1)
+        self.remove_all(1)
         n = self.node.n_fitting(most)
-        self.leave_all(-1)
+        self.remove_all(-1)
         return n
 
     cdef bint clear(self, bint is_by_size) noexcept nogil:
-        """Choose victims until the pod fits, none of them needlessly; none where that fails."""
+        """Choose victims until the pod fits, and keep needless ones; no victims if that fails."""
         self.is_by_size = is_by_size
         if self.free_cards() and self.free_host():
             self.keep_needless(0, -1)
@@ -77,27 +76,27 @@ cdef class Victims:
         return False
 
     cdef bint could_fit(self) noexcept nogil:
-        """Whether the pod fits without all pods that may leave: a cheap and exact no."""
+        """Whether the pod fits without all possible victims: a cheap and exact no."""
         cdef bint is_found
-        self.leave_all(1)
+        self.remove_all(1)
         is_found = self.node.has_cards() and self.node.has_host()
-        self.leave_all(-1)
+        self.remove_all(-1)
         return is_found
 
-    cdef void leave_all(self, int sign) noexcept nogil:
-        """All pods that may leave are gone (1), or back (-1)."""
+    cdef void remove_all(self, int sign) noexcept nogil:
+        """Remove all possible victims from the node (1), or add them again (-1)."""
         cdef int p
-        cdef bint is_meant
+        cdef bint may_go
         cdef Victim victim
         for p in range(self.node.first, self.node.last):
-            is_meant = self.node.is_gone[p - self.node.first]
+            may_go = self.node.is_gone[p - self.node.first]
             if sign > 0:
-                is_meant = self.terms.appraise(p, &victim)
-            if is_meant:
+                may_go = self.terms.appraise(p, &victim)
+            if may_go:
                 self.node.leave(p, sign)
 
     cdef bint free_cards(self) noexcept nogil:
-        """Free the card that costs least per card that comes free, until there are enough."""
+        """Free the card with the lowest cost per freed card, until there are enough."""
         cdef int c, best, n_before, n_free, n, most = 0
         cdef Cost cost, least = no_cost()
         while not self.node.has_cards():
@@ -117,7 +116,7 @@ cdef class Victims:
         return True
 
     cdef bint free_card(self, int card) noexcept nogil:
-        """Choose victims until the card has enough free, none of them needlessly."""
+        """Choose victims until the card has enough free, and keep needless ones."""
         cdef int first = self.n
         while self.node.card_free[card] < self.node.need:
             if not self.take_cheapest(card):
@@ -126,15 +125,16 @@ cdef class Victims:
         return True
 
     cdef bint free_host(self) noexcept nogil:
-        """Choose victims until there is enough of everything but cards."""
+        """Choose victims until everything but cards is sufficient."""
         while not self.node.has_host():
             if not self.take_cheapest(-1):
                 return False
         return True
 
     cdef bint take_cheapest(self, int card) noexcept nogil:
-        """Choose the pod to go next, of equal ones the first, that holds any of the card or (-1) of
-        what the host lacks; with it leave the other pods of a workload that leaves whole."""
+        """Choose the next victim, the first of equals, among pods that hold a part of the card or,
+        for -1, of another resource that is short. If its workload is evicted whole, the other pods
+        of the workload are victims too."""
         cdef int p, part, best = -1
         cdef long long size, most = 0
         cdef Victim victim, found
@@ -167,7 +167,7 @@ cdef class Victims:
         self.change(victim, 1)
 
     cdef void change(self, const Victim* victim, int sign) noexcept nogil:
-        """The pod leaves and its queue gives (1); or neither (-1)."""
+        """Remove the victim's pod and charge its queue (1), or undo both (-1)."""
         self.node.leave(victim.pod, sign)
         self.terms.give(victim, sign)
 
@@ -178,7 +178,7 @@ cdef class Victims:
             self.change(&self.chosen[self.n], -1)
 
     cdef Cost cost_from(self, int first) noexcept nogil:
-        """What the victims from `first` on cost together."""
+        """The total cost of the victims from `first` on."""
         cdef int at
         cdef Cost total = no_cost()
         for at in range(first, self.n):
@@ -186,13 +186,13 @@ cdef class Victims:
         return total
 
     cdef void keep_needless(self, int first, int card) noexcept nogil:
-        """Keep each victim from `first` on without which the card, or (-1) the pod, still fits; the
-        most expensive first."""
+        """Keep each victim from `first` on that is not needed to free the card or, for -1, to fit
+        the pod; the most expensive first."""
         cdef int at, last, each
         for at in range(first, self.n):
             self.chosen[at].is_tested = self.chosen[at].kind == FOLLOWER
         while True:
-            at = self.dearest_untested(first)
+            at = self.next_to_test(first)
             if at < 0:
                 return
             self.chosen[at].is_tested = True
@@ -211,8 +211,8 @@ cdef class Victims:
                 for each in range(at, last):
                     self.change(&self.chosen[each], 1)
 
-    cdef int dearest_untested(self, int first) noexcept nogil:
-        """The victim to keep next, or -1; surplus of one that leaves whole stays a victim."""
+    cdef int next_to_test(self, int first) noexcept nogil:
+        """The victim to test next, or -1. Surplus pods of a workload evicted whole stay victims."""
         cdef int at, other, best = -1
         cdef bint is_held
         for at in range(first, self.n):

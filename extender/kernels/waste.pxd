@@ -1,7 +1,7 @@
-"""What expected pods leave idle on one node: the leaves of the kernel `fragments`.
+"""What expected pods leave idle on one node: leaf functions of the kernel `fragments`.
 
 `free` points at the node's first card: milli free, negative where nothing fits. The tables are
-those of `extender.kernels.typical`, which says what they mean.
+defined in `extender.kernels.typical`.
 """
 
 cdef enum:
@@ -9,19 +9,19 @@ cdef enum:
 
 
 cdef struct Expected:
-    # The typical pods, one entry a type.
+    # The typical pods, one entry per type.
     const long long* need_cpu
     const int* devices
     const int* milli
     const int* weight
     const unsigned long long* models
-    # chance[r]: in how many cases of chance[total] all draws are among types of weight r together.
+    # chance[r]: in how many cases of chance[total] all draws are among types of total weight r.
     const long long* chance
     int total
     int n_types
     bint is_deep
     bint is_one_draw
-    # `left` is by type; `order` sorts the types by it, and stays nearly sorted for the next node.
+    # `left` is by type; `order` sorts the types by it, and is nearly sorted for the next node.
     int order[MOST_TYPES]
     long long left[MOST_TYPES]
 
@@ -29,7 +29,7 @@ cdef struct Expected:
 cdef inline long long left_by(
     const Expected* of, int t, const int* free, int n_cards, int model, long long cpu, int idle
 ) noexcept nogil:
-    """Milli idle after one pod of type `t`; where deep, those after all that fit are added."""
+    """Milli idle after one pod of type `t`; if deep, plus those after as many as fit."""
     cdef int c, fitting = 0, small = 0, devices = of.devices[t], milli = of.milli[t]
     cdef long long copies = 0
     if devices > 0 and (of.models[t] >> model) & 1 and cpu >= of.need_cpu[t]:
@@ -50,7 +50,7 @@ cdef inline long long left_by(
 
 
 cdef inline void sort_types(Expected* of) noexcept nogil:
-    """Bring `order` into the ascending order of `left`."""
+    """Sort `order` by ascending `left`."""
     cdef int at, to, t
     for at in range(1, of.n_types):
         t = of.order[at]
@@ -64,7 +64,7 @@ cdef inline void sort_types(Expected* of) noexcept nogil:
 cdef inline long long waste_of(
     Expected* of, const int* free, int n_cards, int model, long long cpu
 ) noexcept nogil:
-    """The node's fragmentation, `Typical.unit` to the milli: the least that the draws leave."""
+    """The node's fragmentation, the least that the draws leave, in 1/`Typical.unit` milli."""
     cdef int t, c, at, idle = 0, rest = of.total
     cdef long long total = 0, before, after
     for c in range(n_cards):

@@ -1,8 +1,8 @@
-"""Nodes rated by what the best way to put a pod on their cards leaves: see `ways.pyx`."""
+"""Rates nodes by what remains after placing a pod on their best cards; see `ways.pyx`."""
 
 
-# One node and one pod that fits: its cards, milli free, what the pod wants of them, and the
-# milli-CPU that stay free beside it.
+# A node and a pod that fits: the free milli of its cards, the pod's devices and milli per device,
+# and the milli-CPU left beside the pod.
 cdef struct Fitting:
     int ix
     int n_cards
@@ -12,7 +12,7 @@ cdef struct Fitting:
     long long cpu_left
 
 
-# How good it is when the node's cards have so much left; at least 0. `by` is the caller's own.
+# Rates a node whose cards have `left` milli; at least 0. `by` is the caller's argument.
 ctypedef int (*rating)(const void* by, const Fitting* of, const int* left) noexcept nogil
 
 

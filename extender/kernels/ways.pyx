@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Nodes rated by what the best way to put a pod on their cards leaves.
+"""Rates nodes by what remains after placing a pod on their best cards.
 
-`fragments` and `published` bring the rating; their twins hold this one's rule too.
+`fragments` and the laboratory's `published` provide the rating; their twins cover this module too.
 """
 
 from extender.kernels.cards cimport BINPACK, WHOLE, card_need, cards_fit, cards_pick
@@ -13,9 +13,9 @@ cdef enum:
 cdef int rate_nodes(
     nodes, demand, const int[::1] candidates, scores, rating rate, const void* by
 ) except -1:
-    """Set score and card of every candidate for one pod of `demand`; -1 where it does not fit.
+    """Set score and card of every candidate for one pod of `demand`; -1 if it does not fit.
 
-    A fraction of one card tries each card, and its card is the best, the first of equals; other
+    For a fraction of one card each card is tried, and the best one is set, ties to the first. Other
     pods get bin-pack's cards, and -1.
     """
     cdef object cards = nodes.cards
