@@ -1,1 +1,1 @@
-"""`ballast view`: answers for people, as an aggregated API beside the controller."""
+"""`ballast view`: answers questions of users, as an aggregated API beside the controller."""

@@ -1,7 +1,7 @@
-"""The cluster run ahead of time: `decide` from one end of a pod to the next, until work starts.
+"""Simulates the cluster ahead of time: a decision after each end of a pod, until all work starts.
 
-Nothing arrives, every pod runs for as long as it is said to, and victims leave at once; so a run
-is exact where run times are, but for what is yet to be submitted. Pure.
+Nothing is submitted, every pod runs for its stated time, and victims terminate at once. So a run is
+as exact as the run times, except for workloads that are submitted later. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,30 +15,30 @@ from extender.policy.plan import Placement, Plan
 from extender.state.model import PodView, WorkloadView
 from extender.view.picture import Picture, waits
 
-#: Ends of pods so near to each other are answered by one decision.
+#: Ends of pods within this time are handled by one decision.
 GRAIN_S: Final = 30
-#: How far a run looks ahead, and how many decisions it may take.
+#: The horizon of a run, and its maximum number of decisions.
 HORIZON_S: Final = 24 * 3600
 MOST_DECISIONS: Final = 1500
 
-#: Seconds for which a pod of the workload runs from its start; None: it never ends.
+#: Seconds that a pod of the workload runs from its start; None: it never ends.
 RunOf = Callable[[WorkloadView], int | None]
 
 
 def stated_run(workload: WorkloadView) -> int | None:
-    """The run time that its user stated."""
+    """The run time that the user stated."""
     return workload.expected_run_s
 
 
 def never() -> None:
-    """Go on without a pause."""
+    """Continue without a pause."""
 
 
 @dataclass(slots=True)
 class Ahead:
-    """One run. `starts` is when each workload that waits starts (unix seconds), as far as it is
-    known; `is_cut`: more than `MOST_DECISIONS` were needed. `pause` is called after each decision,
-    so that a caller can share its core."""
+    """One run. `starts` is the start of each pending workload (unix seconds), as far as it is
+    known; `is_cut`: it needed more than `MOST_DECISIONS`. `pause` is called after each decision, so
+    that a caller can share its core."""
 
     picture: Picture
     run_of: RunOf = stated_run
@@ -65,7 +65,7 @@ class Ahead:
                     self._will_end(workload, pod)
 
     def run(self) -> Mapping[str, int]:
-        """Go on until all that waits has started, or the horizon; returns `starts`."""
+        """Run until all pending workloads have started, or to the horizon; returns `starts`."""
         end_s = self.now_s + HORIZON_S
         for _ in range(MOST_DECISIONS):
             plan = self._decided()
@@ -74,7 +74,7 @@ class Ahead:
             if not self._waiting:
                 break
             if plan.evictions or plan.moves or plan.drops:
-                # What left waits again, and may have its turn at once.
+                # Victims are pending again, and may be placed at once.
                 self.now_s += GRAIN_S
             elif self._ends and self._ends[0][0] < end_s:
                 self.now_s = max(self.now_s, -(-self._ends[0][0] // GRAIN_S) * GRAIN_S)
@@ -91,7 +91,7 @@ class Ahead:
         return self.picture.decided()
 
     def _carry_out(self, plan: Plan) -> None:
-        """What leaves is gone at once, what has a place runs."""
+        """Remove victims at once, and start placed pods."""
         after: dict[str, dict[str, PodView | None]] = {}
         for key in plan.drops:
             for pod in self._workloads[key].pods:
@@ -152,7 +152,7 @@ class Ahead:
         return workload.pods if workload else ()
 
     def _stop(self, key: str, pod: PodView) -> None:
-        """It leaves its place, and keeps the work that it saved."""
+        """Release the pod's cards; it keeps its checkpointed work."""
         self._release(pod)
         every_s = pod.checkpoint_s
         if every_s is None:

@@ -1,4 +1,4 @@
-"""What the API `view.ballast.dev/v1alpha1` answers: objects as Kubernetes' clients read them.
+"""The objects of the API `view.ballast.dev/v1alpha1`, as Kubernetes clients read them.
 
 GPUs are decimal strings ("2.5"), as in the status of our kinds; times are RFC 3339.
 """
@@ -11,47 +11,47 @@ GROUP: Final = "view.ballast.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
-#: `never`: no node of its pools could hold it, or no limit would let it, whatever leaves.
+#: `never`: no node of its pools could hold it, or no limit would allow it, even without other work.
 State = Literal["runs", "starting", "waits", "never"]
-#: `starts`: the decision has a place for it, once what it stops or moves is gone. `never`: it can't
-#: run as it is. `not ours`: none of its pods requests GPUs, so kube-scheduler alone places it.
+#: `starts`: the decision places it, once victims and moved pods are gone. `never`: it cannot run as
+#: it is. `not ours`: none of its pods requests GPUs, so kube-scheduler alone places it.
 Prospects = Literal["starts", "waits", "never", "not ours"]
-#: What can be said of when a workload starts; `extender.view.forecast` has the rules.
+#: The kind of forecast; `extender.view.forecast` has the rules.
 Word = Literal["promised", "forecast", "no forecast"]
 Outcome = Literal["yes", "no", "not tried"]
 
 
 class Answer(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Base of all answers: fields are written as Kubernetes writes them, empty ones left out."""
+    """Base of all answers: fields are named as in Kubernetes, and empty ones are left out."""
 
 
 def _always(value: str) -> str:
-    """A default that is written, unlike others: clients refuse objects without a kind."""
+    """A default that is always encoded: clients refuse objects without a kind."""
     made: str = msgspec.field(default_factory=lambda: value)
     return made
 
 
 def _no_items() -> list[Any]:
-    """As `_always`: a list is told by its items."""
+    """The same for lists, which are recognised by their items."""
     return []
 
 
 class Metadata(Answer):
-    """The part of ObjectMeta that an answer has."""
+    """The fields of ObjectMeta in an answer."""
 
     name: str = ""
     namespace: str = ""
 
 
 class AsOf(Answer):
-    """Which picture the answer was made from: its time, and the newest version of a pod in it."""
+    """The picture of the answer: its time, and the newest version of a pod in it."""
 
     time: str
     resource_version: str
 
 
 class Check(Answer):
-    """One way to a place, and why the workload does not get it that way."""
+    """One way to start, and why the workload does not start this way."""
 
     name: str
     outcome: Outcome
@@ -59,9 +59,9 @@ class Check(Answer):
 
 
 class WayOut(Answer):
-    """A change with which the workload starts now: it was tried on this moment's cluster.
+    """A change with which the workload starts now, as tried on the current cluster.
 
-    `effect` says what else the change brings about, by project; empty where that is nothing.
+    `effect` lists further effects of the change, by project; empty if there are none.
     """
 
     change: str
@@ -69,8 +69,8 @@ class WayOut(Answer):
 
 
 class QueueFigures(Answer):
-    """What a queue may have and has in one node pool, in GPUs. `gpu_hours_per_month` is its budget,
-    and `gpu_hours_used` what it used of it this month; empty where that is not known."""
+    """A queue's quota, limit, shares and use in one node pool, in GPUs. `gpu_hours_per_month` is
+    its budget, and `gpu_hours_used` its use this month; empty if unknown."""
 
     queue: str
     node_pool: str
@@ -86,7 +86,7 @@ class QueueFigures(Answer):
 
 
 class Place(Answer):
-    """How many waiting workloads come before it, itself counted: in its project, and in all."""
+    """The workload's position in the queue, from 1: in its project, and in its node pool."""
 
     in_project: int
     of_project: int
@@ -95,7 +95,7 @@ class Place(Answer):
 
 
 class Forecast(Answer):
-    """When a workload starts: within the interval; or not known, why, and not before `earliest`.
+    """When a workload starts: an interval, or unknown, with a reason and possibly an `earliest`.
 
     Of the last `checked` answers with this word in its project that came due, `held` were true.
     """
@@ -109,10 +109,10 @@ class Forecast(Answer):
 
 
 class Explanation(Answer, kw_only=True):
-    """Why a workload waits, and what would let it start.
+    """Why a workload is pending, and what would let it start.
 
     `published` is the reason that the controller gave the pods; `agrees` whether it is the same.
-    `not_tried` are kinds of ways out for which there was no time.
+    `not_tried` are kinds of ways out that were not tried for lack of time.
     """
 
     api_version: str = _always(API_VERSION)
@@ -147,7 +147,7 @@ class Explanation(Answer, kw_only=True):
 
 
 class Waiting(Answer, kw_only=True):
-    """One line of a queue. Work of namespaces that were not asked for has no name and no user."""
+    """One line of a queue. Workloads of other namespaces have no name and no user."""
 
     position: int
     project: str
@@ -166,7 +166,7 @@ class Waiting(Answer, kw_only=True):
 
 
 class QueueList(Answer, kw_only=True):
-    """What waits, in the order in which it has its turn; position 0 has none until it is mended."""
+    """Pending workloads in queue order; position 0 is outside the queue until its owner acts."""
 
     api_version: str = _always(API_VERSION)
     kind: str = _always("QueueList")
@@ -186,7 +186,7 @@ class ShareList(Answer, kw_only=True):
 
 
 class Job(Answer, kw_only=True, forbid_unknown_fields=True):
-    """Work that might be submitted: `pods` of `gpus` each, all or none together where `gang`."""
+    """Work that might be submitted: `pods` of `gpus` each, all or none together if `gang`."""
 
     project: str
     gpus: str = "1"
@@ -197,14 +197,14 @@ class Job(Answer, kw_only=True, forbid_unknown_fields=True):
 
 
 class AddedNodes(Answer, kw_only=True, forbid_unknown_fields=True):
-    """`count` further nodes, empty, each as the node `like` is."""
+    """`count` further empty nodes like the node `like`."""
 
     like: str
     count: int = 1
 
 
 class WantedPods(Answer, kw_only=True):
-    """`count` pods of a pod template, which stands here as in a Job or a Workload of Kueue."""
+    """`count` pods of a pod template, as in a Job or a Workload of Kueue."""
 
     template: msgspec.Raw
     count: int = 1
@@ -219,9 +219,9 @@ class WantedWorkload(Answer, kw_only=True):
 
 
 class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different. Quotas and limits are GPUs by project, or by `project/node-pool`;
-    budgets are GPU-hours of a month. `workloads` are submitted in the order in which they stand,
-    and the status says of each what becomes of it."""
+    """The changes to simulate. Quotas and limits are GPUs by project, or by `project/node-pool`;
+    budgets are GPU-hours of a month. `workloads` are submitted in this order, and the status has
+    the prospect of each."""
 
     quotas: dict[str, str] = {}
     limits: dict[str, str] = {}
@@ -233,10 +233,10 @@ class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
 
 
 class Change(Answer):
-    """What becomes of one workload in one picture and not in the other.
+    """A difference between the two decisions for one workload.
 
     `what` is `starts`, `waits`, `stops`, `moves` or `cannot move`; `lost` are the GPU-hours of work
-    that have to be done again, of what stops or moves.
+    that stopped or moved pods have to repeat.
     """
 
     what: str
@@ -249,11 +249,11 @@ class Change(Answer):
 
 
 class Prospect(Answer, kw_only=True):
-    """What becomes of a workload that was asked about.
+    """What would happen to a workload in question.
 
-    It starts within quota where its project and the queues above hold no more than their quotas
-    then. `stops` and `moves` are pods that leave for it. `earliest`: before when it does not start,
-    of one that waits, where that can be known (`Forecast`).
+    It starts within quota if its project and the queues above then hold no more than their quotas.
+    `stops` and `moves` are pods evicted or moved for it. `earliest`: a pending workload does not
+    start before this, if that is known (`Forecast`).
     """
 
     workload: str
@@ -269,7 +269,7 @@ class Prospect(Answer, kw_only=True):
 
 
 class SimulationStatus(Answer, kw_only=True):
-    """How the decision differs from the one without the change; what is lost in GPU-hours."""
+    """How the decision differs from the one without the changes; losses are in GPU-hours."""
 
     as_of: AsOf
     changes: list[Change] = []
@@ -285,7 +285,7 @@ class SimulationStatus(Answer, kw_only=True):
 
 
 class Simulation(Answer, kw_only=True):
-    """A question and its answer; nothing of it is stored."""
+    """A question and its answer; it is not stored."""
 
     api_version: str = _always(API_VERSION)
     kind: str = _always("Simulation")
@@ -295,7 +295,7 @@ class Simulation(Answer, kw_only=True):
 
 
 class SnapshotOfCluster(Answer, kw_only=True):
-    """The cluster of now as a scenario file, in `scenario`."""
+    """The current cluster as a scenario file, in `scenario`."""
 
     api_version: str = _always(API_VERSION)
     kind: str = _always("Snapshot")

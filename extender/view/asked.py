@@ -1,7 +1,7 @@
-"""What becomes of workloads that were not submitted: which start, for what price, and when. Pure.
+"""Answers about workloads that were not submitted: which start, at what price, and when. Pure.
 
-The answer is that of one decision with all of them there, and where it has no place for a workload
-and run times are stated, of a run ahead.
+The answer comes from one decision with all of them submitted and, for a workload that stays pending
+although run times are stated, from a run ahead.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class _Metadata(Struct):
 
 
 class _Template(Struct):
-    """The part of a pod template that is read."""
+    """The fields of a pod template that are read."""
 
     metadata: _Metadata = field(default_factory=_Metadata)
     spec: PodSpec = field(default_factory=PodSpec)
@@ -54,8 +54,7 @@ class _Template(Struct):
 def wanted_of(
     spec: SimulationSpec, snapshot: Snapshot, imagine: Imagine
 ) -> dict[str, WorkloadView | None]:
-    """What `spec` asks about, by key and in its order; None where no pod asks for GPUs. Raises
-    BadChangeError."""
+    """The workloads in `spec` by key, in order; None without GPU pods. Raises BadChangeError."""
     found: dict[str, WorkloadView | None] = {}
     if len(spec.workloads) > MOST_WANTED:
         raise BadChangeError(f"{len(spec.workloads)} workloads are asked about; 100 can be")
@@ -67,7 +66,7 @@ def wanted_of(
         n_pods = sum(each.count for each in pod_sets)
         if n_pods > MOST_PODS or any(each.count < 0 for each in pod_sets):
             raise BadChangeError(f"{key}: {n_pods} pods; a workload has up to {MOST_PODS}")
-        # Each is younger than those before it: its turn comes after theirs.
+        # Each is younger than those before it, so it comes after them in the queue.
         at_s = snapshot.now_s - len(spec.workloads) + ix
         found[key] = imagine(Wanted(asked.namespace, asked.name, pod_sets, at_s))
     return found
@@ -89,8 +88,8 @@ def tell_of(
     wanted: Mapping[str, WorkloadView | None],
     is_late: Callable[[], bool],
 ) -> SimulationStatus:
-    """How one decision differs with all of `spec` so and `wanted` submitted, and what becomes of
-    each of `wanted`. A run ahead ends once `is_late`. Raises BadChangeError."""
+    """How one decision differs with all changes in `spec` and `wanted` submitted, and the prospects
+    of `wanted`. A run ahead ends once `is_late`. Raises BadChangeError."""
     known = [each for each in wanted.values() if each is not None]
     changed = apply(picture, spec, known)
     status = compare(picture, changed, spec, as_of)
@@ -144,8 +143,7 @@ def _state(plan: Plan, workload: WorkloadView) -> Prospects:
 
 
 def _holds_after(picture: Picture) -> Counter[tuple[str, str]]:
-    """By queue and node pool: milli-GPU that it holds once the plan is carried out. A pod that
-    moves stays with its queue."""
+    """Milli-GPU by queue and node pool once the plan is carried out; moves change nothing."""
     plan, snapshot = picture.plan, picture.snapshot
     holds = Counter({key: share.allocated[GPU] for key, share in plan.shares.items()})
     changes = [
@@ -163,8 +161,8 @@ def _holds_after(picture: Picture) -> Counter[tuple[str, str]]:
 def _is_within_quota(
     picture: Picture, workload: WorkloadView, holds: Counter[tuple[str, str]]
 ) -> bool:
-    """Whether its project and the queues above hold no more than their quotas with it, in each
-    node pool where it has a place."""
+    """Whether its project and the queues above stay within their quotas with it, in each node pool
+    where the workload is placed."""
     snapshot, given = picture.snapshot, admission_of(picture.plan, workload.key)
     ixs = (
         snapshot.nodes.ix_of(placement.node) for placement in (given.placements if given else ())
@@ -186,11 +184,11 @@ def _lineage(snapshot: Snapshot, workload: WorkloadView) -> Iterator[str]:
 
 
 class _SeenEnough(Exception):  # noqa: N818 (it ends a run, and is no error)
-    """All that was asked about has started, or time is up."""
+    """All workloads in question have started, or time is up."""
 
 
 def _look_ahead(picture: Picture, keys: Sequence[str], is_late: Callable[[], bool]) -> Outlook:
-    """When these workloads start by the run times that are stated."""
+    """When these workloads start, by stated run times."""
     now_s, workloads = picture.snapshot.now_s, picture.snapshot.workloads
     if len(workloads) > MOST_WORKLOADS:
         return Outlook(now_s, is_too_large=True)

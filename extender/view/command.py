@@ -1,4 +1,4 @@
-"""The command `ballast whatif`: on the cluster of now, by `ballast view`, or on a scenario file."""
+"""The command `ballast whatif`: on the cluster, by `ballast view`, or on a scenario file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -89,7 +89,7 @@ def _on_cluster(where: Where, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _on_file(path: Path, spec: dict[str, Any]) -> dict[str, Any]:
-    """The same answer, on the first case of the file; raises ClickException."""
+    """The same answer for the first case of the file; raises ClickException."""
     import msgspec
 
     from extender.view.answers import AsOf, Simulation, SimulationSpec

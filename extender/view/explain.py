@@ -1,8 +1,8 @@
-"""Why a workload waits: each way to a place by itself, and changes with which it would start now.
+"""Explains why a workload is pending: why each stage fails, and changes that would start it now.
 
-Every line of an answer comes from `decide` on this moment's snapshot, none from a rule written
-twice: a check runs the stages up to one and reports what they say of the workload; a way out is
-shown only if the workload got its places on the changed snapshot.
+Every line of an answer comes from `decide` on the current snapshot, not from a second
+implementation of a rule: a check runs the stages up to one and reports their reason; a way out is
+shown only if the workload was placed in the changed snapshot.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from extender.view.picture import Picture, asked_milli, is_limited, starts, wait
 from extender.view.ways_out import IsLate, Trial, ways_out
 
 _NO_ROOM_ABOVE: Final = "no other queue is so far above its share that its pods would make the room"
-#: A stage and what people call it.
+#: The stages, with their names for users.
 _STAGES: Final[tuple[tuple[Stage, str], ...]] = (
     ("allocate", "room now"),
     ("consolidate", "moving others"),
@@ -38,8 +38,8 @@ _STAGES: Final[tuple[tuple[Stage, str], ...]] = (
 
 
 def find(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView | None, int]:
-    """The workload that is called so, that has a pod called so, or whose pods were made by an
-    owner called so; of several the first that waits. And how many others there are."""
+    """The workload with this name, with a pod of this name, or with pods of an owner of this name;
+    of several, the first that is pending. Also the number of other matches."""
     workloads = picture.snapshot.workloads
     exact = workloads.get(f"{namespace}/{name}")
     if exact is not None:
@@ -60,7 +60,7 @@ def find(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView | No
 def explain(
     picture: Picture, found: tuple[WorkloadView, int], as_of: AsOf, published: str = ""
 ) -> Explanation:
-    """What is known of the workload that `find` found, without trying anything."""
+    """The explanation of the workload that `find` found, without any tries."""
     workload, others = found
     plan = picture.plan
     refused = plan.waits.get(workload.key)
@@ -100,7 +100,7 @@ def explain(
 def try_ways(
     explanation: Explanation, picture: Picture, workload: WorkloadView, is_late: IsLate
 ) -> None:
-    """Try the ways to a place, and ways out, for what waits in line: some decisions each.
+    """Adds checks and ways out for a workload in the queue; each takes some decisions.
 
     Once `is_late`, no further way out is tried.
     """
@@ -119,13 +119,13 @@ def _state(workload: WorkloadView, refused: Refused | None, n_waiting: int) -> S
 
 
 def _plain(refused: Refused, workload: WorkloadView) -> str:
-    """The detail without the workload's name, which is said already."""
+    """The detail without the workload's name."""
     detail = refused.detail.removeprefix(f"{workload.key}: ")
     return detail or SENTENCES[refused.reason]
 
 
 def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
-    """What each stage can do for the workload, when the stages before it are done."""
+    """The result of each stage for the workload, after the stages before it."""
     stages: list[Stage] = []
     last = ""
     for stage, name in _STAGES:
@@ -137,7 +137,7 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         refused = plan.waits.get(workload.key)
         message = _plain(refused, workload) if refused else "its turn has not come"
         is_protected = refused is not None and refused.reason is Reason.VICTIMS_PROTECTED
-        # A later stage repeats what an earlier one found protected.
+        # A later stage repeats an earlier stage's reason.
         is_known = is_protected and message != last
         why_not = "" if is_known else _why_not(picture, workload, stage, refused)
         yield Check(name, "no", why_not or message)
@@ -147,7 +147,7 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
 
 
 def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
-    """Whether nodes are bought for the workload, where its node pools are elastic."""
+    """Whether nodes are added for the workload, if its node pools are elastic."""
     found = picture.scale_ups
     if wanted := found.wanted.get(workload.key):
         nodes = "1 more node" if wanted.n_nodes == 1 else f"{wanted.n_nodes} more nodes"
@@ -162,7 +162,7 @@ def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
 def _why_not(
     picture: Picture, workload: WorkloadView, stage: Stage, refused: Refused | None
 ) -> str:
-    """Why a stage that evicts does nothing for the workload; empty where its own words are best."""
+    """Why an evicting stage does nothing for the workload; empty if its own reason is best."""
     snapshot, shares = picture.snapshot, picture.plan.shares
     pool = workload.pools[0] if workload.pools else ""
     mine = shares.get((workload.project, pool))
@@ -199,7 +199,7 @@ def _why_not(
 
 
 def _limits(picture: Picture, workload: WorkloadView, message: str) -> Check:
-    """Whether a limit, or a budget that is used up, keeps the workload from a place."""
+    """Whether a limit, or an exhausted budget, keeps the workload pending."""
     refused = picture.plan.waits.get(workload.key)
     words = message if refused is None else f"{refused.reason} {message}"
     is_bound = any(each in words for each in (Reason.OVER_LIMIT, Reason.OVER_BUDGET))

@@ -12,8 +12,8 @@ from extender.view.picture import is_limited
 
 
 def all_figures(plan: Plan, snapshot: Snapshot) -> Iterator[QueueFigures]:
-    """Every department and project with its figures in each node pool, children after parents;
-    queues of users, and queues that neither have nor ask for anything in a pool, are left out."""
+    """Every department and project with its figures in each node pool, parents first. User queues,
+    and queues without quota, requests or budget in a pool, are left out."""
     shown = [
         (queue, pool)
         for (queue, pool), share in plan.shares.items()
@@ -24,7 +24,7 @@ def all_figures(plan: Plan, snapshot: Snapshot) -> Iterator[QueueFigures]:
 
 
 def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFigures:
-    """What the queue may have and has in the pool."""
+    """The queue's quota, limits, shares and use in the pool."""
     share = plan.shares.get((queue, pool), QueueShare())
     quota, limit, held = share.quota[GPU], share.limit[GPU], share.allocated[GPU]
     view = snapshot.queues.get(queue)
@@ -46,7 +46,7 @@ def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFi
 
 
 def _path(queue: str, snapshot: Snapshot) -> tuple[str, ...]:
-    """The queue's name behind those of the queues above it."""
+    """The names of the queues above it, then its own."""
     found = [queue]
     view = snapshot.queues.get(queue)
     while view is not None and view.parent:

@@ -1,12 +1,13 @@
-"""When a workload starts, in one of three words, and how often they held. Pure.
+"""When a workload starts, as one of three words, and how often they held. Pure.
 
-- `promised`: with it, its project and the queues above hold no more than their quotas, and the
-  decision of this moment has a place for it. It starts once victims are gone and budgets let them.
-- `forecast`: the decision of this moment has a place for it above its quota: in the same bound,
-  unless the place is taken back.
-- `no forecast`: neither; the message says why. Where all other work states how long it runs, a run
-  ahead says before when it does not start. How much later it starts depends on what is submitted
-  meanwhile, so no end is said: on a production trace none held in four of five cases every week.
+- `promised`: the current decision places the workload, and with it, its project and the queues
+  above hold no more than their quotas. It starts once victims are gone and budgets allow it.
+- `forecast`: the current decision places it above its quota: the same bound applies, unless its
+  cards are reclaimed.
+- `no forecast`: neither; the message says why. If all other workloads state their run times, a run
+  ahead gives a time before which it does not start. The delay after that depends on later
+  submissions, so no latest time is given: on a production trace none held in four of five cases
+  every week.
 """
 
 from collections import Counter, deque
@@ -29,22 +30,22 @@ from extender.view.picture import Picture, asked_milli, starts, waits
 
 #: From the last victim's end to the last pod's binding: two cycles, rows, releases and Bindings.
 START_S: Final = 60
-#: By how much of the foretold wait, and by how many seconds besides, work may start before the run
-#: ahead has it start: a job that ends elsewhere frees the place of one that would have moved.
+#: The part of the predicted wait, and the seconds in addition, by which a workload may start before
+#: the run ahead predicts: a job that ends elsewhere frees the cards of one that would have moved.
 SOONER_PERCENT: Final = 5
 SOONER_S: Final = 60
-#: More workloads than these are not run ahead: it would take more than half a core for minutes.
+#: With more workloads there is no run ahead: it would use more than half a core for minutes.
 MOST_WORKLOADS: Final = 2000
-#: Work of this kind is not expected to end, so it need not say when.
+#: Workloads of this kind are not expected to end, so they need no stated run time.
 ENDLESS: Final = "inference"
-#: Forecasts of one project and word that are remembered after they came due.
+#: Outcomes of forecasts that are kept for each project and word.
 REMEMBERED: Final = 200
 
 
 @dataclass(slots=True, frozen=True)
 class Outlook:
-    """What a run ahead from `made_s` (unix seconds) has found: when each workload starts, of those
-    `seen`. `is_too_large`: nothing was run; `is_cut`: the run was not finished."""
+    """The result of a run ahead from `made_s` (unix seconds): the start of each workload, of those
+    `seen`. `is_too_large`: there was no run; `is_cut`: the run was not finished."""
 
     made_s: int
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class Outlook:
 
 
 def unstated_of(snapshot: Snapshot, workloads: Iterable[WorkloadView]) -> Counter[str]:
-    """Milli-GPU, by node pool, of pods that do not say how long they run or ran longer."""
+    """Milli-GPU by node pool of pods without a stated run time, or that have exceeded it."""
     found: Counter[str] = Counter()
     for workload in workloads:
         for pod in workload.pods:
@@ -73,7 +74,7 @@ def unstated_of(snapshot: Snapshot, workloads: Iterable[WorkloadView]) -> Counte
 
 
 def placed(picture: Picture) -> dict[str, Forecast]:
-    """What is said of work that has its place on this picture, by workload key: within quota a
+    """Forecasts of the workloads that are placed on this picture, by workload key: within quota a
     promise, above it a forecast. Costs a decision or two."""
     now_s, snapshot = picture.snapshot.now_s, picture.snapshot
     found: dict[str, Forecast] = {}
@@ -96,30 +97,30 @@ def placed(picture: Picture) -> dict[str, Forecast]:
 
 @dataclass(frozen=True)
 class Foresight:
-    """What can be said of all that waits on one picture, beside what a run ahead has found."""
+    """Forecasts for all pending workloads of one picture, with the result of a run ahead."""
 
     picture: Picture
     outlook: Outlook | None
 
     @cached_property
     def placed(self) -> dict[str, Forecast]:
-        """What is said of work that has its place, by workload key."""
+        """Forecasts of placed workloads, by workload key."""
         return placed(self.picture)
 
     @cached_property
     def unstated(self) -> Counter[str]:
-        """Milli-GPU by node pool of pods that do not say how long they run."""
+        """Milli-GPU by node pool of pods without a stated run time."""
         snapshot = self.picture.snapshot
         return unstated_of(snapshot, snapshot.workloads.values())
 
     def unstated_beside(self, workload: WorkloadView) -> int:
-        """The same of all but the workload in its node pools, the pool that has most: when work
-        starts does not depend on how long it runs itself."""
+        """The same without the workload itself, in the one of its node pools that has most: its own
+        run time does not affect its start."""
         own = unstated_of(self.picture.snapshot, [workload])
         return max((self.unstated[pool] - own[pool] for pool in workload.pools), default=0)
 
     def of(self, workload: WorkloadView) -> Forecast:
-        """What is said of a workload that waits; a new object each time."""
+        """The forecast of a pending workload; a new object each time."""
         placed_now = self.placed.get(workload.key)
         if placed_now is not None:
             return replaced(placed_now)
@@ -146,12 +147,12 @@ class Foresight:
 
 
 def not_before(made_s: int, start_s: int) -> int:
-    """Before when work does not start that a run ahead from `made_s` has start at `start_s`."""
+    """The earliest start of a workload that a run ahead from `made_s` starts at `start_s`."""
     return start_s - (start_s - made_s) * SOONER_PERCENT // 100 - SOONER_S
 
 
 def _why_not_run(outlook: Outlook | None, key: str) -> str:
-    """Why a run ahead does not say when the workload starts; empty where it does."""
+    """Why a run ahead gives no start of the workload; empty if it does."""
     if outlook is not None and outlook.is_too_large:
         return f"more than {MOST_WORKLOADS} workloads run or wait"
     if outlook is None or key not in outlook.seen:
@@ -164,7 +165,7 @@ def _why_not_run(outlook: Outlook | None, key: str) -> str:
 
 
 def _in_line(picture: Picture) -> Iterator[Admission]:
-    """What has a place now, or would if disruption budgets were over: in the order decided."""
+    """Admissions now, or once disruption budgets no longer delay evictions, in decision order."""
     plan = picture.without_budgets
     for admission in plan.admissions:
         workload = picture.snapshot.workloads.get(admission.workload.key)
@@ -175,11 +176,11 @@ def _in_line(picture: Picture) -> Iterator[Admission]:
 def _is_within_quota(
     picture: Picture, admission: Admission, held: dict[tuple[str, str], int]
 ) -> bool:
-    """Whether every queue above the workload stays within its quota with it; then it is counted."""
+    """Whether every queue above the workload stays within its quota with it; updates `held`."""
     snapshot, workload = picture.snapshot, admission.workload
     ix = snapshot.nodes.ix_of(admission.placements[0].node)
     pool = snapshot.nodes.pool[ix] if ix is not None else ""
-    # A nominated pod's place is in what its queue holds by its row, but not in what is allocated.
+    # A nominated pod's cards are held by its row, but not part of the queue's allocation.
     milli = asked_milli(workload, is_waiting_only=True)
     lineage, queue = [], snapshot.queues.get(workload.project)
     while queue is not None:
@@ -195,7 +196,7 @@ def _is_within_quota(
 
 
 def _leaving_s(picture: Picture) -> int:
-    """The longest that anything which leaves, or is about to, may take to end, in seconds."""
+    """The longest termination time of terminating pods and victims, in seconds."""
     snapshot, plan = picture.snapshot, picture.without_budgets
     uids = {each.pod.uid for each in plan.evictions}
     uids |= {move.placement.pod.uid for move in plan.moves}
@@ -210,7 +211,7 @@ def _leaving_s(picture: Picture) -> int:
 
 
 def _budget_s(picture: Picture) -> int:
-    """The longest that disruption budgets hold back a stop."""
+    """The longest time for which disruption budgets delay an eviction."""
     snapshot = picture.snapshot
     stated = [pool.disruption_budget_s for pool in snapshot.pools.values()]
     stated += [q.disruption_budget_s for q in snapshot.queues.values() if q.disruption_budget_s]
@@ -219,8 +220,8 @@ def _budget_s(picture: Picture) -> int:
 
 @dataclass(slots=True)
 class _Given:
-    """The first answer that a workload got, for pods with these UIDs; times are unix seconds, and
-    `latest_s` is 0 where no end was said."""
+    """The first answer about a workload, for pods with these UIDs; times are unix seconds, and
+    `latest_s` is 0 without a latest time."""
 
     word: Word
     project: str
@@ -231,17 +232,17 @@ class _Given:
 
 @dataclass(slots=True)
 class HitRate:
-    """Whether answers held, by word and project: of the last `REMEMBERED` that came due each.
+    """Whether answers held, by word and project: the last `REMEMBERED` of each that came due.
 
-    The first answer with a time counts, and later ones do not replace it. It held if the workload
-    started neither before nor after. A workload that is gone before it started does not count.
+    The first answer with a time counts; later ones do not replace it. It held if the workload
+    started within its interval. A workload that is deleted before it starts does not count.
     """
 
     _given: dict[str, _Given] = field(default_factory=dict)
     _outcomes: dict[tuple[Word, str], deque[bool]] = field(default_factory=dict)
 
     def give(self, workload: WorkloadView, forecast: Forecast) -> None:
-        """The workload got this answer."""
+        """Record the answer about the workload."""
         uids = frozenset(pod.uid for pod in workload.pods)
         known = self._given.get(workload.key)
         if forecast.earliest and (known is None or not known.uids & uids):
@@ -250,7 +251,7 @@ class HitRate:
             self._given[workload.key] = given
 
     def review(self, picture: Picture) -> Iterator[tuple[Word, bool]]:
-        """The word of each answer that has come due by the picture, and whether it held."""
+        """The word of each answer that is due in the picture, and whether it held."""
         snapshot = picture.snapshot
         for key, given in list(self._given.items()):
             workload = snapshot.workloads.get(key)
@@ -274,7 +275,7 @@ class HitRate:
             yield given.word, has_held
 
     def tell(self, forecast: Forecast, project: str) -> Forecast:
-        """The forecast with how often those of its word held in the project."""
+        """The forecast with the hit rate of its word in the project."""
         outcomes = tuple(self._outcomes.get((forecast.word, project), ()))
         forecast.checked, forecast.held = len(outcomes), sum(outcomes)
         return forecast

@@ -1,7 +1,7 @@
-"""Looks ahead again and again, beside the answers, and counts how often forecasts held.
+"""Looks ahead periodically, beside the answers, and counts how often forecasts held.
 
-A look is a run of decisions in a thread that rests as long as it works, so it takes half a core at
-most. What it has found is lost when the program ends, and so is how often forecasts held.
+A look ahead is a series of decisions in a thread that rests as long as it works, so it uses at most
+half a core. Its results, and the counts, are lost when the program ends.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from extender.view.answers import Forecast
 from extender.view.forecast import MOST_WORKLOADS, Foresight, HitRate, Outlook
 from extender.view.picture import Picture
 
-#: From the end of one look to the next: forecasts are of hours.
+#: Pause between two looks ahead: forecasts are of hours.
 EVERY_S: Final = 60.0
 
 _CAME_DUE = Counter(
@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Forecaster:
-    """What is to be said of when workloads start. `take` gives the cluster of this moment."""
+    """Forecasts the start of workloads. `take` returns the current cluster."""
 
     def __init__(self, take: Callable[[], Picture]) -> None:
         self._take = take
@@ -45,7 +45,7 @@ class Forecaster:
         self._last: Foresight | None = None
 
     def tell(self, picture: Picture, workload: WorkloadView) -> Forecast:
-        """When the workload starts, and how often such an answer held in its project."""
+        """The workload's forecast, with how often such forecasts held in its project."""
         if self._last is None or self._last.picture is not picture:
             self._last = Foresight(picture, self._outlook)
         return self._hits.tell(self._last.of(workload), workload.project)
@@ -58,13 +58,13 @@ class Forecaster:
                 with _LOOK_SECONDS.time():
                     await asyncio.to_thread(self._look, picture)
             except Exception:
-                # Answers go on without it.
+                # Answers continue without it.
                 self._outlook = None
                 _log.exception("a look ahead could not be made")
             await asyncio.sleep(EVERY_S)
 
     def _look(self, picture: Picture) -> None:
-        """Look ahead, see which forecasts came due, and note what is said from now on."""
+        """Look ahead, check the forecasts that came due, and record the new ones."""
         foresight = look_ahead(picture)
         self._outlook = foresight.outlook
         for word, has_held in self._hits.review(picture):
@@ -76,13 +76,13 @@ class Forecaster:
 
 
 def look_ahead(picture: Picture) -> Foresight:
-    """What a run ahead finds on the picture; blocks, at half a core."""
+    """The forecasts from a run ahead of the picture; blocks, and uses half a core."""
     foresight = Foresight(picture, None)
     snapshot = picture.snapshot
     seen = frozenset(snapshot.workloads)
     is_too_large = len(seen) > MOST_WORKLOADS
     outlook = Outlook(snapshot.now_s, seen=seen, is_too_large=is_too_large)
-    # A run is worth its time where what waits depends on stated run times only.
+    # A run is useful only for pending workloads that depend on stated run times alone.
     waiting = (snapshot.workloads[key] for key in picture.plan.waits if key in seen)
     if not is_too_large and any(not foresight.unstated_beside(each) for each in waiting):
         ahead = Ahead(picture, pause=_Rest())
@@ -92,7 +92,7 @@ def look_ahead(picture: Picture) -> Foresight:
 
 
 class _Rest:
-    """Sleeps for as long as it was not called: the thread works half of the time."""
+    """Sleeps as long as the time since its last call: the thread works half of the time."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()

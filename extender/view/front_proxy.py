@@ -1,7 +1,7 @@
-"""Who may ask: kube-apiserver alone, which has authenticated and authorised the user before.
+"""Authenticates the only client, kube-apiserver, which has authenticated and authorised the user.
 
-It shows a client certificate of the CA in the ConfigMap `extension-apiserver-authentication`; the
-user's name comes in a header of the request.
+It presents a client certificate of the CA in the ConfigMap `extension-apiserver-authentication`;
+the user's name comes in a header of the request.
 https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/
 """
 
@@ -16,7 +16,7 @@ import structlog
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, Misconfigured
 
-#: A rotation lasts longer: API servers go on with certificates of both CAs for a while.
+#: A rotation lasts longer: for a while, API servers use certificates of both CAs.
 POLL_S: Final = 60.0
 _CONFIG: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
@@ -29,15 +29,14 @@ class _ConfigMap(msgspec.Struct):
 
 @dataclass(slots=True, frozen=True)
 class FrontProxy:
-    """The CA (PEM) that signed kube-apiserver's certificate, and the names that it may have: any
-    where there are none."""
+    """The CA (PEM) of kube-apiserver's certificate, and its permitted names; empty: any name."""
 
     ca: str
     names: frozenset[str]
 
 
 async def read_front_proxy(client: Client) -> FrontProxy:
-    """What the cluster says of its API servers; raises Misconfigured where aggregation is off."""
+    """The cluster's front-proxy configuration; raises Misconfigured if aggregation is off."""
     config = msgspec.json.decode(await client.get_raw(_CONFIG), type=_ConfigMap)
     ca = config.data.get("requestheader-client-ca-file", "")
     if not ca:

@@ -1,4 +1,4 @@
-"""The line of what waits: in the order in which the last decision looked at it."""
+"""The queue of pending workloads, in the order in which the last decision considered them."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from extender.state.model import WorkloadView
 from extender.view.answers import Place, Waiting
 from extender.view.picture import Picture, asked_milli, waits
 
-#: It waits for its owner, not for a place: others pass it.
+#: The workload waits for its owner to act; other workloads pass it.
 NOT_IN_LINE: Final = frozenset(
     {
         Reason.GANG_INCOMPLETE,
@@ -29,7 +29,7 @@ NOT_IN_LINE: Final = frozenset(
 
 
 def line_of(picture: Picture) -> list[str]:
-    """Keys of the workloads that wait for a place, the next one first."""
+    """Keys of the workloads that wait for room, the next one first."""
     waits_of, workloads = picture.plan.waits, picture.snapshot.workloads
     return [
         key
@@ -39,7 +39,7 @@ def line_of(picture: Picture) -> list[str]:
 
 
 def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
-    """Where the workload stands in line; None where it stands in none."""
+    """The workload's position in the queue; None if it has none."""
     line = line_of(picture)
     if workload.key not in line:
         return None
@@ -66,8 +66,8 @@ def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
 def waiting(
     picture: Picture, namespace: str = "", *, is_own_only: bool = False
 ) -> Iterator[Waiting]:
-    """Every workload that waits, in line. With a namespace, only work of that one is named; of
-    the rest the project, the size and the reason are told, or nothing where `is_own_only`."""
+    """Every pending workload, in queue order. With a namespace, only its workloads are named; of
+    others the project, size and reason are included, or nothing if `is_own_only`."""
     line = line_of(picture)
     positions = {key: position for position, key in enumerate(line, 1)}
     apart = [key for key in picture.plan.waits if key not in positions]
@@ -97,10 +97,10 @@ def waiting(
 
 
 def as_time(unix_s: int) -> str:
-    """RFC 3339 in UTC; empty for 0, which is not known."""
+    """RFC 3339 in UTC; empty for 0, which means unknown."""
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if unix_s else ""
 
 
 def as_unix_s(time: str) -> int:
-    """The unix seconds of `as_time`; 0 for what is not known."""
+    """The unix seconds of `as_time`; 0 for an empty string."""
     return int(datetime.fromisoformat(time).timestamp()) if time else 0

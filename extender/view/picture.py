@@ -1,6 +1,6 @@
-"""One moment of the cluster with what is decided on it, and the same with something changed.
+"""A snapshot of the cluster with the decision on it, and changed copies of it.
 
-All pure. A picture decides when it is first asked to; a changed one is a picture of its own.
+All pure. A picture makes its decision when it is first needed; a changed copy makes its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,29 +27,29 @@ from extender.state.model import (
 from extender.state.nodes import NodeFacts
 from extender.state.snapshot import Snapshot
 
-#: Priority of work that names none.
+#: Priority of a workload that states none.
 _USUAL_PRIORITY: Final = 50
 
 
 class BadChangeError(ValueError):
-    """What is to be changed does not exist or can't be so; the message says what can."""
+    """A change names a missing object or is impossible; the message says what is accepted."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """`snapshot` is not used up: every decision has a copy of its node table."""
+    """`snapshot` is never modified: every decision works on a copy of its node table."""
 
     snapshot: Snapshot
     settings: Settings = field(default_factory=Settings)
 
     @cached_property
     def plan(self) -> Plan:
-        """What is decided on it."""
+        """The decision on the snapshot."""
         return self.decided()
 
     @cached_property
     def without_budgets(self) -> Plan:
-        """What is decided once disruption budgets hold nothing back any more."""
+        """The decision once disruption budgets no longer delay evictions."""
         if not self.snapshot.budgets:
             return self.plan
         pods = (pod for each in self.snapshot.workloads.values() for pod in each.pods)
@@ -58,16 +58,16 @@ class Picture:
 
     @cached_property
     def scale_ups(self) -> ScaleUps:
-        """Work that elastic node pools get new nodes for, and why other work gets none."""
+        """Workloads that elastic node pools get new nodes for, and why others get none."""
         return scale_ups(self._copy(), left_waiting(self.plan))
 
     @property
     def is_decided(self) -> bool:
-        """Whether its plan was asked for."""
+        """Whether the plan has been computed."""
         return "plan" in vars(self)
 
     def decided(self, stages: Sequence[Stage] | None = None) -> Plan:
-        """What these stages decide on it (None: all)."""
+        """The decision by these stages only (None: all)."""
         settings = self.settings if stages is None else replace(self.settings, stages=tuple(stages))
         return decide(self._copy(), settings)
 
@@ -79,9 +79,9 @@ class Picture:
         limits: Mapping[tuple[str, str], int] | None = None,
         budgets: Mapping[tuple[str, str], int] | None = None,
     ) -> "Picture":
-        """With these workloads in place of those of the same key (or beside the others), and by
-        queue and node pool these quotas and limits, in milli-GPU, and budgets of the month, in
-        milli-GPU-seconds. Raises BadChangeError."""
+        """With these workloads added or, with a known key, replaced; and, by queue and node pool,
+        these quotas and limits in milli-GPU, and monthly budgets in milli-GPU-seconds. Raises
+        BadChangeError."""
         snapshot = self._copy()
         snapshot.tally = None
         snapshot.workloads = {**snapshot.workloads, **{each.key: each for each in workloads}}
@@ -98,8 +98,8 @@ class Picture:
         return Picture(snapshot, self.settings)
 
     def drained(self, names: Iterable[str]) -> "Picture":
-        """With the nodes cordoned, and their pods made again elsewhere; a pod without a controller
-        is gone. Raises BadChangeError."""
+        """With the nodes cordoned and their pods pending again; pods without a controller are gone.
+        Raises BadChangeError."""
         snapshot = self._copy()
         drained = set(names)
         for name in sorted(drained):
@@ -120,7 +120,7 @@ class Picture:
         return Picture(snapshot, self.settings)
 
     def with_nodes(self, like: str, count: int) -> "Picture":
-        """With `count` more empty nodes that are as `like` is. Raises BadChangeError."""
+        """With `count` further empty nodes like `like`. Raises BadChangeError."""
         snapshot = self._copy()
         table = snapshot.nodes
         ix = table.ix_of(like)
@@ -161,7 +161,7 @@ def _limit(figures: Figures, milli: int) -> Figures:
 
 
 def _budget(figures: Figures, milli_s: int) -> Figures:
-    """With another budget; what was used stays, and is not known where there was none."""
+    """With another budget; the used hours stay, and are unknown if there was no budget."""
     month = figures.month or MonthHours(0)
     return replace(figures, month=replaced(month, budget=milli_s))
 
@@ -169,7 +169,7 @@ def _budget(figures: Figures, milli_s: int) -> Figures:
 def imagined(
     name: str, project: str, namespace: str, milli: int, count: int, **given: object
 ) -> WorkloadView:
-    """A workload that was not submitted: `count` pods that ask for `milli` each."""
+    """A workload that was not submitted: `count` pods that request `milli` each."""
     devices = max(1, milli // MILLI_PER_GPU)
     demand = Demand(devices=devices, milli=min(milli, MILLI_PER_GPU))
     pods = tuple(
@@ -188,12 +188,12 @@ def imagined(
 
 
 def admission_of(plan: Plan, key: str) -> Admission | None:
-    """What the plan gives the workload, if anything."""
+    """The workload's admission in the plan, if any."""
     return next((each for each in plan.admissions if each.workload.key == key), None)
 
 
 def starts(plan: Plan, workload: WorkloadView) -> bool:
-    """Whether the plan has a place for the workload's minimum, free or about to be."""
+    """Whether the plan places the workload's minimum, at once or after victims are gone."""
     given = admission_of(plan, workload.key)
     if given is None:
         return False
@@ -202,29 +202,28 @@ def starts(plan: Plan, workload: WorkloadView) -> bool:
 
 
 def leaving(plan: Plan) -> list[Eviction | Move]:
-    """Every pod that the plan stops, for good or to start again elsewhere."""
+    """Every pod that the plan evicts, or moves to another node."""
     return [*plan.evictions, *plan.moves]
 
 
 def asked_milli(workload: WorkloadView, *, is_waiting_only: bool = False) -> int:
-    """Milli-GPU that the workload's pods hold or ask for; of those that wait only, where asked."""
+    """Milli-GPU that the workload's pods hold or request, or only those of its pending pods."""
     pods = (p for p in workload.pods if not is_waiting_only or waits(p))
     return sum(pod.held_milli or pod.demand.milli * pod.demand.devices for pod in pods)
 
 
 def waits(pod: PodView) -> bool:
-    """Whether the pod has no place that it could start on now."""
+    """Whether the pod is pending: not terminating, and with no node on which it could start."""
     return pod.state in ("gated", "nominated") and not pod.is_terminating
 
 
 def is_limited(milli: int) -> bool:
-    """Whether a quota or limit binds."""
+    """Whether a quota or limit is finite."""
     return milli < UNLIMITED
 
 
 def _left(pod: PodView) -> PodView | None:
-    """The pod after its node was drained: made again and waiting, or None where nothing makes it
-    again."""
+    """The pod after its node was drained: created again, pending; None without a controller."""
     if not pod.is_controlled:
         return None
     return pod.made_again()

@@ -1,8 +1,8 @@
 """`ballast view` as a process: watches as the controller does, and never writes to a workload.
 
-It decides on snapshots of its own, so that no question slows a cycle. It takes no part in the
-election, and does not know what only the leader's memory holds: deadlines of budgets, and what
-queues held lately, which only breaks ties.
+It decides on its own snapshots, so that questions do not slow down a cycle. It takes no part in the
+election, and lacks the leader's in-memory state: deadlines of budgets, and recent allocations of
+queues, which only break ties.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ from extender.view.picture import Picture
 from extender.view.registration import register, write_certificate
 from extender.view.server import LIMITS, Questions
 
-#: A picture answers questions for this long, so that a burst of them costs one decision.
+#: A picture is used for this long, so that a burst of questions costs one decision.
 FRESH_S: Final = 1.0
-#: Where a decision takes more CPU time than this, lists are answered from one made ahead.
+#: If a decision takes more CPU time than this, lists are answered from one made ahead.
 QUICK_S: Final = 0.2
-#: The rest between two decisions made ahead, in seconds and in times of what one takes: a fifth of
-#: a core at most.
+#: The pause between two decisions made ahead, in seconds and as a multiple of a decision's time: at
+#: most a fifth of a core.
 REST_S: Final = 5.0
 REST_TIMES: Final = 4.0
-#: The rest between two looks at which claims of waiting pods and Jobs are to be read.
+#: The pause between two checks for claims of pending pods, and Jobs, to read.
 UNWATCHED_S: Final = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class _Taken:
-    """A picture, when it was taken (monotonic seconds), and what answers say of that."""
+    """A picture, when it was taken (monotonic seconds), and its time in answers."""
 
     at: float
     picture: Picture
@@ -66,7 +66,7 @@ class _Taken:
 
 @dataclass(slots=True, frozen=True)
 class ViewOptions:
-    """What the command line says."""
+    """The options of the command line."""
 
     listen: str
     metrics_listen: str
@@ -79,7 +79,7 @@ class View(Observed):
     def __init__(
         self, client: Client, options: ViewOptions, devices: Sequence[Resource[Any]] = ()
     ) -> None:
-        """`devices` are kinds that the model has besides `MODEL`, where they are served."""
+        """`devices` are the served kinds in addition to `MODEL`."""
         self._settings = Settings()
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
@@ -96,11 +96,11 @@ class View(Observed):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model holds all there was at the start."""
+        """Whether the model holds everything that existed at the start."""
         return all(self.state.has_synced(resource.kind) for resource in MODEL)
 
     def take(self) -> tuple[Picture, AsOf]:
-        """The cluster as it is now, or was up to `FRESH_S` ago."""
+        """The current cluster, or one up to `FRESH_S` old."""
         now = time.monotonic()
         if self._last is None or now - self._last.at > FRESH_S:
             if self._last is not None and self._last.picture.is_decided:
@@ -112,14 +112,13 @@ class View(Observed):
         return self._last.picture, self._last.as_of
 
     def take_decided(self) -> tuple[Picture, AsOf]:
-        """The newest picture that was decided ahead, where a decision takes more than `QUICK_S`;
-        else as `take`."""
+        """The newest picture decided ahead if decisions take more than `QUICK_S`; else `take`."""
         if self._ahead is None or self._took_s <= QUICK_S:
             return self.take()
         return self._ahead.picture, self._ahead.as_of
 
     async def decide_ahead(self) -> None:
-        """Decide on the cluster of now, so that `take_decided` has it; answers go on without."""
+        """Decide on the current cluster for `take_decided`; on an error, continue without it."""
         self.take()
         taken = self._last
         assert taken is not None
@@ -131,14 +130,14 @@ class View(Observed):
             _log.exception("no decision could be made ahead")
 
     async def fill(self) -> None:
-        """Return when the model has what watches and claims say, and a first decision is made."""
+        """Return once watches and claims have been read, and a first decision was made."""
         await asyncio.gather(*(reflector.wait_synced() for reflector in self.reflectors))
         await self._volumes.keep()
         await self.decide_ahead()
 
     async def read_unwatched(self) -> None:
-        """Read the claims of pods that wait, and the Jobs of gangs that are short of pods, until
-        cancelled; they are not watched."""
+        """Read the claims of pending pods, and the Jobs of incomplete gangs, until cancelled; they
+        are not watched."""
         while True:
             await self._volumes.keep()
             await self._jobs.keep()
@@ -151,11 +150,11 @@ class View(Observed):
             await asyncio.sleep(max(REST_S, REST_TIMES * self._took_s))
 
     def imagine(self, wanted: Wanted) -> WorkloadView | None:
-        """The workload as it would be if it were submitted now."""
+        """The workload as if it were submitted now."""
         return self.state.imagine(wanted)
 
     def published(self, key: str) -> str:
-        """What the condition `ballast.dev/Placed` of the workload's first waiting pod says."""
+        """The message of the condition `ballast.dev/Placed` of the workload's first pending pod."""
         workload = self.state.workloads().get(key)
         pods = workload.pods if workload else ()
         return next((message for pod in pods if (message := self.state.placed_reason(pod))), "")
@@ -168,15 +167,14 @@ class View(Observed):
 
 
 def _decide(picture: Picture) -> float:
-    """CPU seconds that deciding on the picture took; blocks."""
+    """Decide on the picture; returns the CPU seconds that it took. Blocks."""
     began_s = time.thread_time()
     assert picture.plan
     return time.thread_time() - began_s
 
 
 async def run(options: ViewOptions) -> None:
-    """Watch and answer until cancelled. Raises ListenError, TlsError or a KubeError when it cannot
-    start as asked."""
+    """Watch and answer until cancelled. At the start, raises ListenError, TlsError or KubeError."""
 
     async def serve() -> None:
         connected = await Client.connect(options.kubeconfig or None, user_agent="ballast-view")

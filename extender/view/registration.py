@@ -1,7 +1,7 @@
-"""The serving certificate, made at each start, and the APIService that trusts it.
+"""The serving certificate, created at each start, and the APIService that trusts it.
 
-The key never leaves the process's folder. A replica that starts writes its own CA into the
-APIService, so there is one replica; while it restarts, questions are answered with 503.
+The key never leaves the process's folder. A starting replica writes its own CA into the APIService,
+so there is one replica; while it restarts, requests are answered with 503.
 """
 
 import base64
@@ -59,7 +59,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 async def register(client: Client, certificate: bytes) -> None:
-    """Let the APIService trust the certificate (PEM); raises a KubeError where there is none."""
+    """Write the certificate (PEM) into the APIService; raises a KubeError if there is none."""
     bundle = base64.b64encode(certificate).decode()
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
     body = {"spec": {"caBundle": bundle}}

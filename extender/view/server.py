@@ -1,7 +1,7 @@
-"""The aggregated API `view.ballast.dev/v1alpha1`: what there is, and an answer to each question.
+"""The aggregated API `view.ballast.dev/v1alpha1`: discovery, and answers to questions.
 
-kube-apiserver has decided that the user may ask; this says only what the path entitles to. A
-question about one namespace names no work of others.
+kube-apiserver has authorised the user; an answer contains only what the path permits. A question
+about one namespace names no workloads of other namespaces.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ from extender.view.line import waiting
 from extender.view.picture import BadChangeError, Picture
 from extender.view.snapshot_file import as_file
 
-#: Questions that wait for their turn; a further one is told to come again.
+#: Limit on waiting questions; further ones get 429.
 MOST_WAITING: Final = 32
-#: For this long the ways out of one workload are tried; what is left is said to be untried.
+#: Time limit for trying the ways out of one workload; the others are reported as not tried.
 TRIED_S: Final = 10.0
-#: For this long a simulation runs ahead to say when the work that it asks about starts.
+#: Time limit for the run ahead of a simulation.
 AHEAD_S: Final = 3.0
-#: A question that has waited for so long is given up, by its client too.
+#: A question that has waited this long is given up, by its client too.
 LIMITS: Final = replace(USUAL, request_s=60.0)
 _MAX_BODY: Final = 2**20
 _JSON: Final = "application/json"
-#: The one snapshot there is.
+#: The name of the only snapshot.
 NOW: Final = "now"
 
 _ANSWERS = Counter("ballast_view_answers_total", "Answers given.", ["resource", "code"])
@@ -79,38 +79,38 @@ _RESOURCES: Final = (
 
 
 class Pictures(Protocol):
-    """Where the server gets the cluster of this moment."""
+    """The source of pictures."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether all there was at the start is known."""
+        """Whether everything that existed at the start is known."""
 
     def take(self) -> tuple[Picture, AsOf]:
-        """The cluster as it is now."""
+        """The current cluster."""
 
     def take_decided(self) -> tuple[Picture, AsOf]:
-        """As it was some seconds ago, decided already, where a decision takes long; else as now."""
+        """A decided picture, some seconds old, if decisions take long; else the current one."""
 
     def imagine(self, wanted: Wanted) -> WorkloadView | None:
-        """The workload as it would be if it were submitted; None where no pod asks for GPUs."""
+        """The workload as if it were submitted; None if no pod requests GPUs."""
 
     def published(self, key: str) -> str:
-        """The reason that the controller gave the workload's pods; empty where it gave none."""
+        """The reason that the controller gave the workload's pods; empty if none."""
 
 
 class Forecasts(Protocol):
-    """Where the server gets when workloads start."""
+    """The source of forecasts."""
 
     def tell(self, picture: Picture, workload: WorkloadView) -> Forecast:
-        """When a workload that waits starts."""
+        """The forecast of a pending workload."""
 
 
 class NotFoundError(Exception):
-    """What is asked about does not exist; the message says what."""
+    """The object in question does not exist; the message says what."""
 
 
 class _Turn:
-    """Questions of one kind: one is answered at a time, from the picture that `take` gives."""
+    """Questions of one kind: they are answered one at a time, from pictures of `take`."""
 
     def __init__(self, take: Callable[[], tuple[Picture, AsOf]]) -> None:
         self.take = take
@@ -119,7 +119,7 @@ class _Turn:
 
 
 class Questions:
-    """Answers questions in threads, so that health is always told.
+    """Answers questions in threads, so that health checks are always answered.
 
     Questions that take one decision do not wait for those that take many.
     """
@@ -131,7 +131,7 @@ class Questions:
         self._long = _Turn(pictures.take)
 
     def app(self) -> web.Application:
-        """The HTTP surface."""
+        """The HTTP application."""
         app = web.Application(client_max_size=_MAX_BODY, middlewares=[_as_status])
         root = f"/apis/{API_VERSION}"
         app.router.add_get("/apis", _constant(_groups()))
@@ -148,8 +148,8 @@ class Questions:
         return app
 
     async def explanation(self, request: web.Request) -> web.Response:
-        """Why a workload, a pod, or what an owner made, waits. With `?tried=false` nothing is
-        tried: no ways to a place, and none out."""
+        """Why a workload is pending, found by its name, a pod's or an owner's. `?tried=false`
+        leaves out checks and ways out."""
         namespace, name = request.match_info["ns"], request.match_info["name"]
         is_tried = request.query.get("tried") != "false"
 
@@ -157,10 +157,10 @@ class Questions:
             try:
                 found = await asyncio.to_thread(_found, picture, namespace, name)
             except NotFoundError:
-                # It may be younger than a picture of some seconds ago.
+                # The workload may be younger than a picture that is some seconds old.
                 picture, as_of = self._pictures.take()
                 found = await asyncio.to_thread(_found, picture, namespace, name)
-            # What the controller says now is compared with a picture of now only.
+            # The controller's current reason is compared with a current picture only.
             published = self._pictures.published(found[0].key) if is_tried else ""
             explained = await asyncio.to_thread(explain, picture, found, as_of, published)
             if explained.waiting_pods:
@@ -177,7 +177,7 @@ class Questions:
         return await self._answer(request, "explanations", answer, turn)
 
     async def queue(self, request: web.Request) -> web.Response:
-        """What waits, in line. With `?own=true` work of other namespaces is left out."""
+        """Pending workloads in queue order. `?own=true` leaves out other namespaces."""
         namespace = request.match_info.get("ns", "")
         is_own_only = request.query.get("own") == "true"
 
@@ -200,7 +200,7 @@ class Questions:
         return await self._answer(request, "shares", _in_thread(answer), self._short)
 
     async def simulation(self, request: web.Request) -> web.Response:
-        """What would happen if."""
+        """A what-if simulation."""
         asked = msgspec.json.decode(await request.read(), type=Simulation)
 
         async def answer(picture: Picture, as_of: AsOf) -> object:
@@ -213,7 +213,7 @@ class Questions:
         return await self._answer(request, "simulations", answer, self._long)
 
     async def snapshot(self, request: web.Request) -> web.Response:
-        """The cluster of now as a scenario file; with `?anonymous=true` its names are hashed."""
+        """The current cluster as a scenario file; with `?anonymous=true` its names are hashed."""
         names = Names(is_anonymous=request.query.get("anonymous") == "true")
 
         def answer(picture: Picture, as_of: AsOf) -> object:
@@ -245,7 +245,7 @@ class Questions:
 
 
 def _in_thread(answer: Callable[[Picture, AsOf], object]) -> Answerer:
-    """The answer as it is made in a thread."""
+    """An Answerer that calls `answer` in a thread."""
     return lambda picture, as_of: asyncio.to_thread(answer, picture, as_of)
 
 
@@ -262,14 +262,14 @@ def _found(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView, i
 
 
 def _timer(for_s: float) -> Callable[[], bool]:
-    """Says whether so many seconds have passed since now."""
+    """A function that tells whether `for_s` seconds have passed since now."""
     ends_s = time.monotonic() + for_s
     return lambda: time.monotonic() > ends_s
 
 
 @web.middleware
 async def _as_status(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors as Kubernetes tells them: a Status, so that every client shows the message."""
+    """Errors as a Kubernetes Status, so that every client shows the message."""
     try:
         return await handler(request)
     except NotFoundError as error:

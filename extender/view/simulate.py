@@ -1,4 +1,4 @@
-"""What would happen if: the decision on a changed picture beside that on the cluster as it is."""
+"""What-if simulations: the decision on a changed picture, compared with the actual one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
@@ -13,14 +13,14 @@ from extender.view.picture import BadChangeError, Picture, imagined, leaving, wa
 
 
 def simulate(picture: Picture, spec: SimulationSpec, as_of: AsOf) -> SimulationStatus:
-    """How one decision differs when all of `spec` is so. Raises BadChangeError."""
+    """How one decision differs with all changes in `spec`. Raises BadChangeError."""
     return compare(picture, apply(picture, spec), spec, as_of)
 
 
 def compare(
     picture: Picture, changed: Picture, spec: SimulationSpec, as_of: AsOf
 ) -> SimulationStatus:
-    """How the decision on `changed`, which `apply` made of `picture`, differs."""
+    """How the decision on `changed`, which `apply` made from `picture`, differs."""
     changes = list(_changes(picture, changed, spec))
     return SimulationStatus(
         as_of=as_of,
@@ -37,8 +37,7 @@ def compare(
 
 
 def apply(picture: Picture, spec: SimulationSpec, wanted: Iterable[WorkloadView] = ()) -> Picture:
-    """The picture with all that is to be different, `wanted` submitted too. Raises
-    BadChangeError."""
+    """The picture with the changes in `spec` and with `wanted` submitted. Raises BadChangeError."""
     pools = picture.snapshot.pools
     quotas, limits = _figures(spec.quotas, pools), _figures(spec.limits, pools)
     budgets = _budgets(spec.budgets, picture)
@@ -150,7 +149,7 @@ def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[
 
 
 def _runs_on(picture: Picture, key: str, nodes: Set[str]) -> bool:
-    """Whether a pod of the workload has its place on one of the nodes."""
+    """Whether a pod of the workload is on one of the nodes."""
     workload = picture.snapshot.workloads.get(key)
     return workload is not None and any(pod.node in nodes for pod in workload.pods)
 
@@ -175,7 +174,7 @@ def _pod_of(each: Eviction | Move) -> PodView:
 
 
 def lost_milli_seconds(picture: Picture, pod: PodView) -> int:
-    """Milli-GPU times seconds of the pod's work that a stop wastes, its restart included."""
+    """Milli-GPU-seconds of the pod's work that an eviction wastes, including its restart."""
     snapshot = picture.snapshot
     ix = snapshot.nodes.ix_of(pod.node)
     pool = snapshot.pools.get(snapshot.nodes.pool[ix]) if ix is not None else None
@@ -183,18 +182,18 @@ def lost_milli_seconds(picture: Picture, pod: PodView) -> int:
 
 
 def format_hours(milli_seconds: int) -> str:
-    """GPU-hours with one decimal, rounded up: what is lost is never shown as nothing."""
+    """GPU-hours with one decimal, rounded up, so that a loss is never shown as 0."""
     tenths = -(-milli_seconds * 10 // (MILLI_PER_GPU * 3600))
     return f"{tenths // 10}.{tenths % 10}" if tenths else "0"
 
 
 def _lost(picture: Picture) -> int:
-    """What the plan's evictions and moves waste, in milli-GPU times seconds."""
+    """Milli-GPU-seconds that the plan's evictions and moves waste."""
     return sum(lost_milli_seconds(picture, _pod_of(each)) for each in leaving(picture.plan))
 
 
 def _lost_by_drain(before: Picture, spec: SimulationSpec) -> int:
-    """What the pods lose that the drain stops, whether or not they are made again."""
+    """Milli-GPU-seconds that the drain wastes, whether or not the pods are created again."""
     drained = set(spec.drain)
     budgets = before.snapshot.budgets
     return sum(
@@ -206,7 +205,7 @@ def _lost_by_drain(before: Picture, spec: SimulationSpec) -> int:
 
 
 def fates_of(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
-    """By workload: what becomes of how many pods, with how many milli-GPU, and where or why."""
+    """By workload and outcome: the number of pods, their milli-GPU, and the node or reason."""
     found: dict[str, dict[str, tuple[int, int, str]]] = {}
     plan = picture.plan
     for given in plan.admissions:
@@ -236,7 +235,7 @@ def fates_of(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
 
 
 def _held(picture: Picture) -> int:
-    """What is held once the plan is carried out, in milli-GPU."""
+    """Milli-GPU that are held once the plan is carried out."""
     plan = picture.plan
     held = sum(
         pod.held_milli
@@ -249,6 +248,6 @@ def _held(picture: Picture) -> int:
 
 
 def _waiting(picture: Picture) -> int:
-    """What waits once the plan is carried out, in milli-GPU."""
+    """Milli-GPU that pods still request once the plan is carried out."""
     fates = fates_of(picture)
     return sum(fate["waits"][1] for fate in fates.values() if "waits" in fate)

@@ -1,9 +1,8 @@
-"""The cluster of this moment as a scenario file, on which `ballast scenario show` and `simulate`
-decide as the cluster does.
+"""The current cluster as a scenario file, for `ballast scenario show` and `simulate`.
 
-What a file cannot say is left out, and counted in `about`: work behind a hold or a gate of others,
-work that its own mistakes keep from starting, affinities with several terms, and what only the
-leader's memory has.
+Facts that a file cannot express are left out, and counted in `about`: workloads behind a hold or
+another program's gate, invalid workloads, affinities with several terms, and the leader's in-memory
+state.
 """
 
 from collections import Counter, defaultdict
@@ -34,23 +33,22 @@ from extender.state.model import Constraints, Figures, GroupView, PodView, Queue
 from extender.view.file_names import Names
 from extender.view.picture import Picture, is_limited, waits
 
-#: On every node of the file: the pool that it is in.
+#: A label on every node of the file with its node pool.
 _POOL_LABEL: Final = "ballast.dev/node-pool"
-#: The job that stands for cards that no workload of the file holds, and that are not free.
+#: The job that occupies cards that are neither free nor held by a workload of the file.
 _TAKEN: Final = "not-available"
-#: Departments, projects, and nothing below: users' queues are made of the jobs.
 _USUAL_PRIORITY: Final = 100
 
 
 def as_file(picture: Picture, names: Names) -> dict[str, Any]:
-    """The scenario as values that JSON and YAML can say."""
+    """The scenario as plain values for JSON or YAML."""
     return _Writer(picture, names).write()
 
 
 @dataclass(slots=True)
 class _Writer:
-    """One picture on its way into a file; `left_out` counts what a file cannot say, `held_on` has
-    the pods of each node."""
+    """Converts one picture; `left_out` counts facts that a file cannot express, `held_on` has the
+    pods of each node."""
 
     picture: Picture
     names: Names
@@ -157,7 +155,7 @@ class _Writer:
         )
 
     def _seized(self) -> Iterator[Task]:
-        """Parts of cards that are neither free nor held by a workload: sick cards, and cards of
+        """Parts of cards that are neither free nor held by a workload: on unhealthy cards, and of
         pods that Ballast did not place."""
         cards = self.picture.snapshot.nodes.cards
         for name, ix in sorted(cards.ix.items()):
@@ -181,7 +179,7 @@ class _Writer:
     # -- queues ------------------------------------------------------------------------------
 
     def _queues(self) -> list[QueueView]:
-        """Departments before their projects, the oldest first: a file tells age by order."""
+        """Departments before their projects, the oldest first: in a file, the order is the age."""
         views = [
             view for view in self.picture.snapshot.queues.values() if "/user/" not in view.name
         ]
@@ -211,14 +209,15 @@ class _Writer:
         )
 
     def _parent(self, view: QueueView) -> str | None:
-        """The queue above it, where there is one of that name."""
+        """The queue's parent, if it exists."""
         is_there = view.parent in self.picture.snapshot.queues
         return self.names.queue(view.parent) if is_there else None
 
     # -- work --------------------------------------------------------------------------------
 
     def _name_jobs(self, workloads: Iterable[WorkloadView]) -> None:
-        """Names of jobs are unique in a file: those of several namespaces have theirs in front."""
+        """Job names are unique in a file: a name that occurs in several namespaces gets its
+        namespace as a prefix."""
         n_of = Counter(self.names.job(each.name) for each in workloads)
         for each in workloads:
             name = self.names.job(each.name)
@@ -266,7 +265,7 @@ class _Writer:
         return Stale(for_=since, grace=workload.stale_grace_s)
 
     def _task(self, workload: WorkloadView, pod: PodView) -> Task | None:
-        """The pod; None where a file cannot say how it is."""
+        """The pod as a task; None if a file cannot express its state."""
         demand, is_waiting = pod.demand, waits(pod) or not pod.node
         if is_waiting and pod.is_terminating:
             return None
@@ -286,7 +285,7 @@ class _Writer:
             state = "evicted" if pod.is_terminating else "running"
             state = "nominated" if pod.state == "nominated" else state
         return Task(
-            # In the picture of a file, pods are called job/task.
+            # In a picture from a file, pods are named job/task.
             name=self.names.pod(pod.name.rpartition("/")[2]),
             state=state,  # type: ignore[arg-type]
             node=self.names.node(pod.node) if pod.node else None,
@@ -331,7 +330,7 @@ class _Writer:
         }
 
     def _budgets(self, workloads: Iterable[WorkloadView]) -> Iterator[Budget]:
-        """Each budget keeps as many pods as it would not let go now."""
+        """Each budget protects as many pods as it would not allow to be disrupted now."""
         jobs: dict[str, list[str]] = {}
         n_up: Counter[str] = Counter()
         for workload in workloads:
@@ -364,7 +363,7 @@ def _figures(given: Figures, say: Any) -> FileFigures:
 
 
 def _gpu_figures(given: Figures, now_s: int) -> GpuFigures:
-    """With the budget, and what was used of it where that is known."""
+    """With the monthly budget, and the used hours if they are known."""
     usual, month = _figures(given, format_gpus), given.month
     return GpuFigures(
         quota=usual.quota,

@@ -1,6 +1,7 @@
-"""Changes with which a workload starts now: each is tried on this moment's cluster. Pure.
+"""Changes that would let a workload start now, each tried on the current cluster. Pure.
 
-A try is one decision on the changed cluster, which takes seconds where ten thousand workloads wait.
+A try is one decision on the changed cluster, which takes seconds with ten thousand pending
+workloads.
 """
 
 from collections import Counter
@@ -17,9 +18,9 @@ from extender.state.model import GPU, WorkloadView
 from extender.view.answers import WayOut
 from extender.view.picture import BadChangeError, Picture, is_limited, starts, waits
 
-#: Quotas that are tried, each a decision: halving finds the least of 4,096 GPUs in twelve.
+#: Tries of a quota, each a decision: halving finds the minimum of 4,096 GPUs in twelve.
 _MOST_TRIES: Final = 12
-#: Highest priority class of those that `manifests/base/priority-classes` has.
+#: The highest priority in `manifests/base/priority-classes`.
 _HIGHEST_PRIORITY: Final = 125
 
 #: Whether the time for tries is over.
@@ -29,33 +30,33 @@ Found = tuple[int, Plan]
 
 
 class LateError(Exception):
-    """The time is over, and nothing was found."""
+    """The time is over, without a result."""
 
 
 @dataclass(slots=True, frozen=True)
 class Trial:
-    """What is tried for a workload that waits, until it is late."""
+    """Tries changes for a pending workload until `is_late`."""
 
     picture: Picture
     workload: WorkloadView
     is_late: IsLate
 
     def plan_of(self, changed: Picture) -> Plan | None:
-        """The decision on the changed cluster, if the workload starts by it; raises LateError."""
+        """The changed cluster's plan, or None if the workload does not start; raises LateError."""
         if self.is_late():
             raise LateError
         plan = changed.decided()
         return plan if starts(plan, changed.snapshot.workloads[self.workload.key]) else None
 
     def plan_with(self, workload: WorkloadView) -> Plan | None:
-        """The same where only the workload is changed."""
+        """The same with only the workload changed."""
         return self.plan_of(self.picture.changed(workloads=[workload]))
 
     def most(self, low: int, high: int, attempt: Callable[[int], Plan | None]) -> Found | None:
-        """The largest number from `low` to `high` that an attempt succeeds with, and its plan: by
-        halving, as if all smaller numbers succeeded, too. None where `low` fails.
+        """By halving, the largest number from `low` to `high` that succeeds, and its plan.
 
-        The largest that was found until it is late; raises LateError where that is none.
+        All smaller numbers are assumed to succeed too. None if `low` fails. Returns the largest
+        found before `is_late`; raises LateError if there is none.
         """
         if high < low or (plan := attempt(low)) is None:
             return None
@@ -73,17 +74,17 @@ class Trial:
         return best
 
     def way(self, change: str, plan: Plan) -> WayOut:
-        """The change, and what else its decision brings about."""
+        """The change, and the further effects of its plan."""
         return WayOut(change, _effect(self.picture, plan))
 
     @property
     def pool(self) -> str:
-        """Its first node pool; empty where it has none."""
+        """The workload's first node pool; empty if it has none."""
         return self.workload.pools[0] if self.workload.pools else ""
 
 
 def ways_out(trial: Trial) -> tuple[list[WayOut], list[str]]:
-    """What was found, and the kinds of changes for which there was no time."""
+    """The ways out, and the kinds of changes that were not tried for lack of time."""
     found: list[WayOut] = []
     not_tried: list[str] = []
     for name, attempt in _ATTEMPTS.items():
@@ -134,8 +135,8 @@ def _in_another_pool(trial: Trial) -> WayOut | None:
 
 
 def _with_more_priority(trial: Trial) -> WayOut | None:
-    """Decisions compare priorities with each other, so only those at which one more workload is
-    reached or passed can make a difference."""
+    """Decisions compare only the order of priorities, so only those that equal or just exceed
+    another workload's can make a difference."""
     workload = trial.workload
     others = {each.priority for each in trial.picture.snapshot.workloads.values()}
     steps = {each + more for each in others for more in (0, 1)}
@@ -183,7 +184,7 @@ def _with_more_hours(trial: Trial) -> WayOut | None:
     return trial.way(f"gpuHoursPerMonth of {project} is {hours} or more", plan) if plan else None
 
 
-#: Kinds of changes, those of the user first.
+#: Kinds of changes; those that the user can make come first.
 _ATTEMPTS: Final[dict[str, Callable[[Trial], WayOut | None]]] = {
     "fewer pods": _with_fewer_pods,
     "less of a GPU": _with_less_of_a_gpu,
@@ -195,7 +196,7 @@ _ATTEMPTS: Final[dict[str, Callable[[Trial], WayOut | None]]] = {
 
 
 def _effect(picture: Picture, plan: Plan) -> str:
-    """What the plan does to the work of others that is not done anyway, by project."""
+    """What the plan does to other workloads in addition to the current plan, by project."""
     anyway = {eviction.pod.uid for eviction in picture.plan.evictions}
     anyway |= {move.placement.pod.uid for move in picture.plan.moves}
     stopped: Counter[str] = Counter()
