@@ -1,8 +1,8 @@
-"""The leader's hand on the books: GpuUsage objects, one per account and day.
+"""The usage books, kept by the leader: GpuUsage objects, one per account and day.
 
-An account is a project or a node pool. A record says up to which second all that its account held
-is in it, and is written by compare-and-swap, so that nothing is counted twice: whatever became of
-an earlier write or leader, counting goes on from the stamp that stands in the API.
+An account is a project or a node pool. A record states up to which second it counts its account,
+and is written by compare-and-swap, so nothing is counted twice: whatever happened to an earlier
+write or leader, counting continues from the time in the stored record.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from extender.usage.record import NODE_POOL, PROJECT, Account, empty_record, ext
 
 #: Seconds between two bookings.
 PERIOD_S: Final = 60.0
-#: What happened less than this many seconds ago is left for the next booking: the watch may lag.
+#: Changes of the last seconds are left for the next booking: the watch may lag.
 SETTLE_S: Final = 10
 #: Days for which records are kept.
 KEPT_DAYS: Final = 400
-#: Months before those that are looked through for records to delete.
+#: Earlier months in which records to delete are looked for.
 _PRUNED_MONTHS: Final = 3
-#: An account without a record is counted from so long before the last booking, not for ever.
+#: How far before the last booking an account without a record is counted.
 _REACH_S: Final = 3600
 
 _COUNTED_TO = Gauge(
@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 
 
 class UsageBooks:
-    """The books in one term of office."""
+    """The books during one term of leadership."""
 
     def __init__(self, client: Client, meter: UsageMeter, period_s: float = PERIOD_S) -> None:
         self._client = client
@@ -68,18 +68,18 @@ class UsageBooks:
         self._stamps: dict[Account, int] = {}
         self._floor_s = 0
         self._pruned_on = ""
-        #: None until the records of the month were read: then nothing is known of it.
+        #: None until the month's records were read.
         self._month: MonthUse | None = None
-        #: As the last cycle had them; nothing is booked before the first.
+        #: Queues of the last cycle; nothing is booked before the first one.
         self.queues: Mapping[str, QueueView] | None = None
 
     def month_used(self, now_s: int) -> dict[tuple[str, str], int] | None:
-        """What projects used in the month of this time, by project and node pool, in
-        milli-GPU-seconds; None where the records were not read yet."""
+        """This month's use by project and node pool, in milli-GPU-seconds; None before the first
+        read."""
         return None if self._month is None else self._month.used(now_s)
 
     async def run(self) -> None:
-        """Book for as long as this process leads; ends by cancellation too."""
+        """Book while this process leads; ends by cancellation."""
         try:
             while True:
                 try:
@@ -124,13 +124,13 @@ class UsageBooks:
             self._pruned_on = today
 
     def _fail(self, error: KubeError) -> None:
-        """What stands in the API is not known for sure: read it again before the next booking."""
+        """Read the records again before the next booking: the stored state is uncertain."""
         self._records = None
         _FAILURES.inc()
         log.warning("usage was not written", error=str(error))
 
     async def _load(self, until_s: int) -> None:
-        """Read how far each account was counted. Without any record the books begin now."""
+        """Read up to when each account was counted. Without any record the books begin now."""
         records: dict[str, GpuUsage] = {}
         stamps: dict[Account, int] = {}
         month = MonthUse()
@@ -149,7 +149,7 @@ class UsageBooks:
         self._floor_s = max(stamps.values()) - _REACH_S if stamps else until_s
 
     def _count(self, holds: tuple[Hold, ...], until_s: int) -> dict[Account, Counted]:
-        """What each account held since its stamp; accounts that held nothing are left out."""
+        """What each account held since its last record; accounts that held nothing are left out."""
         self._meter.name_users(holds)
         held: dict[Account, list[Hold]] = {}
         for hold in holds:
@@ -181,7 +181,7 @@ class UsageBooks:
         return counted
 
     async def _write(self, account: Account, counted: Counted, until_s: int) -> None:
-        """One record for each day that the time since the last booking touches, in order."""
+        """Write one record for each day since the last booking, in order."""
         assert self._records is not None
         for day in sorted({day_of(hour * HOUR_S) for hour in counted.hours()}):
             name = record_name(day, account)
@@ -201,7 +201,7 @@ class UsageBooks:
                 self._month.note(written.spec)
 
     async def _prune(self, now_s: int) -> None:
-        """Delete the records of days that are longer ago than any is kept."""
+        """Delete the records of days before the retention period."""
         first_kept = day_of(now_s - KEPT_DAYS * DAY_S)
         then_s = now_s - KEPT_DAYS * DAY_S
         months = ",".join(_month_before(then_s, back) for back in range(_PRUNED_MONTHS + 1))
@@ -225,7 +225,7 @@ def _accounts_of(hold: Hold) -> tuple[Account, Account]:
 
 
 def _month_before(unix_s: int, n_months: int) -> str:
-    """The month that is `n_months` before that of this time, as 2026-10."""
+    """The month `n_months` before this time's month, as 2026-10."""
     first = datetime.fromtimestamp(unix_s, UTC).replace(day=1)
     for _ in range(n_months):
         first = (first - timedelta(days=1)).replace(day=1)

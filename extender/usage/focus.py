@@ -1,8 +1,7 @@
-"""Rows with the columns of the FinOps foundation's FOCUS 1.0, for programs that add up bills: pure.
+"""Rows with the columns of FOCUS 1.0 (FinOps Foundation), for cost-management programs. Pure.
 
-One row for each day, project, user, node pool and card model, and for its part in quota and above
-it. What FOCUS requires and a cluster of one's own does not have is said in the same words in every
-row.
+One row for each day, project, user, node pool and card model, separately within and above quota.
+Columns that FOCUS requires and an own cluster lacks have the same values in every row.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Final
 from extender.usage.prices import Prices
 from extender.usage.report import PER_GPU_HOUR, Report
 
-#: What the report must be divided by.
+#: The dimensions by which the report must be grouped.
 BY: Final = ("day", "project", "user", "pool", "model")
 
 _SAME: Final = {
@@ -53,12 +52,12 @@ _OWN: Final = (
     "x_User",
 )
 COLUMNS: Final = tuple(sorted((*_SAME, *_OWN)))
-#: Digits of quantities and amounts of money.
+#: The precision of quantities and amounts of money.
 _DIGITS: Final = Decimal("0.000001")
 
 
 def focus_rows(report: Report, month: str, prices: Prices) -> Iterator[dict[str, str]]:
-    """The rows of the report, which is divided by `BY`; columns as `COLUMNS` names them."""
+    """The rows of a report that is grouped by `BY`, with the columns `COLUMNS`."""
     for (day, project, user, pool, model), amounts in report.rows.items():
         for is_over_quota, held in ((False, amounts.in_quota), (True, amounts.over_quota)):
             if not held:
@@ -91,7 +90,7 @@ def focus_rows(report: Report, month: str, prices: Prices) -> Iterator[dict[str,
 
 
 def _period(month: str, day: str) -> dict[str, str]:
-    """The month and the day; ends are not part of them."""
+    """The month and the day; ends are exclusive."""
     first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
     after = (first + timedelta(days=31)).replace(day=1)
     today = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)

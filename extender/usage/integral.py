@@ -1,4 +1,4 @@
-"""Milli-GPU-seconds by day and hour, from holds: pure, and in integers."""
+"""Counts milli-GPU-seconds by day and hour from holds. Pure, in integers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ Hours = dict[int, int]
 
 @dataclass(slots=True)
 class Counted:
-    """What was held and lost by line, and what was held above the quota by node pool."""
+    """Held and lost amounts by line, and amounts above the quota by node pool."""
 
     held: dict[LineKey, Hours] = field(default_factory=dict)
     lost: dict[LineKey, Hours] = field(default_factory=dict)
     over_quota: dict[str, Hours] = field(default_factory=dict)
 
     def hours(self) -> set[int]:
-        """The hours for which there is any figure."""
+        """The hours that have any amount."""
         every = (*self.held.values(), *self.lost.values(), *self.over_quota.values())
         return {hour for hours in every for hour in hours}
 
@@ -37,7 +37,7 @@ def day_of(unix_s: int) -> str:
 
 
 def count_holds(holds: Iterable[Hold], start_s: int, end_s: int) -> dict[LineKey, Hours]:
-    """What each line held from `start_s` to `end_s`, by hour; costs the holds and hours."""
+    """What each line held from `start_s` to `end_s`, by hour. O(holds × hours)."""
     sums: dict[LineKey, Hours] = {}
     for hold in holds:
         begin, end = max(hold.since, start_s), min(hold.until or end_s, end_s)
@@ -64,7 +64,7 @@ def count_losses(losses: Iterable[Loss], start_s: int, end_s: int) -> dict[LineK
 def count_over_quota(
     holds: Iterable[Hold], quotas: Mapping[str, int], start_s: int, end_s: int
 ) -> dict[str, Hours]:
-    """What was held above the quota (milli-GPU by node pool; absent: 0), second by second."""
+    """What was held above the quota (milli-GPU by node pool; absent: 0), exact to the second."""
     steps: dict[str, dict[int, int]] = {}
     for hold in holds:
         begin, end = max(hold.since, start_s), min(hold.until or end_s, end_s)

@@ -1,7 +1,7 @@
-"""What each row held and from when to when, folded from the revisions of the ledger.
+"""What each row held in which period, derived from the revisions of the ledger.
 
-A row holds its cards from its `reservedAt` until the `changedAt` of the revision that has it no
-more. Both stand in the ledger, so every replica that sees these revisions comes to the same.
+A row holds its cards from its `reservedAt` until the `changedAt` of the revision that removed it.
+Both are in the ledger, so every replica that sees these revisions gets the same result.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from extender.api.demand import slices_milli
 from extender.api.events import Event, Removed, Upserted
 from extender.api.kinds import GpuNode, Row
 
-#: Seconds for which what has ended is kept: longer than two bookings and an election.
+#: Seconds for which ended holds are kept: longer than two bookings and an election.
 KEPT_S: Final = 900
 #: Clocks of a cluster differ by seconds. A time further ahead comes from a wrong clock and counts
 #: as now.
@@ -21,9 +21,9 @@ _AHEAD_S: Final = 60
 
 
 class Hold(Struct, gc=False, kw_only=True):
-    """What one row holds: `milli` from `since` to `until` (None: it still does), unix seconds.
+    """The allocation of one row: `milli` from `since` to `until` (None: still held), unix seconds.
 
-    Node pool and model are those that its node had when the row was first seen.
+    Node pool and model are those of its node when the row was first seen.
     """
 
     uid: str
@@ -37,7 +37,7 @@ class Hold(Struct, gc=False, kw_only=True):
 
 
 class Loss(Struct, frozen=True, gc=False):
-    """Work that the eviction of this hold's pod cost, in milli-GPU-seconds."""
+    """Work lost by the eviction of this hold's pod, in milli-GPU-seconds."""
 
     hold: Hold
     at: int
@@ -45,9 +45,9 @@ class Loss(Struct, frozen=True, gc=False):
 
 
 class UsageMeter:
-    """The holds of all nodes, and those that ended lately.
+    """The holds of all nodes, and those that ended recently.
 
-    `user_of` gives the user that a pod names, by UID; None while the pod is not known.
+    `user_of` returns the user that a pod names, by UID; None while the pod is unknown.
     """
 
     def __init__(self, user_of: Callable[[str], str | None]) -> None:
@@ -57,7 +57,7 @@ class UsageMeter:
         self._losses: list[Loss] = []
 
     def observe(self, event: Event, now_s: int) -> None:
-        """Fold in one event; all but those of GpuNodes are passed over."""
+        """Apply one event; events of other kinds than GpuNode are ignored."""
         match event:
             case Upserted(GpuNode() as node):
                 self._take(node, now_s)
@@ -66,28 +66,28 @@ class UsageMeter:
                     self._end(hold, now_s)
 
     def lose(self, node: str, uid: str, milli_s: int, now_s: int) -> None:
-        """The pod, which has a row on the node, is evicted and loses this much work."""
+        """Record that the pod with a row on the node is evicted and loses this much work."""
         hold = self._open.get(node, {}).get(uid)
         if hold is not None and milli_s > 0:
             self._losses.append(Loss(hold, now_s, milli_s))
 
     def holds(self) -> Iterator[Hold]:
-        """Every hold that lasts or has not been forgotten, with its user where that is known."""
+        """Every current and recently ended hold, with its user if known."""
         for rows in self._open.values():
             yield from rows.values()
         yield from self._ended
 
     def losses(self) -> tuple[Loss, ...]:
-        """What evictions cost lately."""
+        """The losses by recent evictions."""
         return tuple(self._losses)
 
     def forget(self, before_s: int) -> None:
-        """Drop what ended before this time."""
+        """Drop holds and losses that ended before this time."""
         self._ended = [hold for hold in self._ended if (hold.until or 0) >= before_s]
         self._losses = [loss for loss in self._losses if loss.at >= before_s]
 
     def name_users(self, holds: Iterable[Hold]) -> None:
-        """Ask again for the users of pods that were not known when their rows came."""
+        """Look up the users of pods that were unknown when their rows appeared."""
         for hold in holds:
             if hold.user is None:
                 hold.user = self._user_of(hold.uid)

@@ -1,6 +1,6 @@
-"""What each project has used of the current month, kept from the records: pure.
+"""Each project's use in the current month, from the records. Pure.
 
-The usage books hand in every record that they read or write; a budget compares the sums.
+The usage books pass every record that they read or write; budgets are compared with the sums.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class MonthUse:
         self._summed: tuple[str, dict[tuple[str, str], int]] = "", {}
 
     def note(self, spec: GpuUsageSpec) -> None:
-        """Take a record as it is now, in place of an earlier form of it."""
+        """Add a record, or replace an earlier version of it."""
         if spec.account == PROJECT:
             sums: dict[str, int] = {}
             for line in spec.lines:
@@ -27,12 +27,12 @@ class MonthUse:
             self._summed = "", {}
 
     def forget_before(self, month: str) -> None:
-        """Drop what is of earlier months."""
+        """Drop records of earlier months."""
         self._held = {key: sums for key, sums in self._held.items() if key[0] >= month}
 
     def used(self, now_s: int) -> dict[tuple[str, str], int]:
-        """What was used since the month of this time began, by project and node pool. Not to be
-        changed: it is the same until a record changes."""
+        """Use since the start of this time's month, by project and node pool. Read-only: the same
+        object is returned until a record changes."""
         month = month_of(now_s)
         if self._summed[0] == month:
             return self._summed[1]

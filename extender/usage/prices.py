@@ -16,16 +16,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-#: Digits after the point of an amount of money.
+#: The precision of an amount of money.
 CENT: Final = Decimal("0.01")
 
 
 class PriceError(Exception):
-    """The file of prices cannot be read, or says what no price can be."""
+    """The price file cannot be read, or has an invalid price."""
 
 
 class Price(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Of one GPU-hour within quota, and above it (None: the same)."""
+    """The price of a GPU-hour within quota, and above it (None: the same)."""
 
     gpu_hour: str
     over_quota_gpu_hour: str | None = None
@@ -39,7 +39,7 @@ class Price(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
 
 
 class Prices(Price, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Prices of all card models; those of `models` come first."""
+    """Prices of all card models; `models` takes precedence."""
 
     gpu_hour: str = "0"
     currency: str = "USD"

@@ -1,4 +1,4 @@
-"""What is in one GpuUsage, and what it becomes when more is counted: pure."""
+"""The content of one GpuUsage, and its extension by a booking. Pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from extender.usage.integral import DAY_S, HOUR_S, Counted, Hours, LineKey
 
 PROJECT: Final = "Project"
 NODE_POOL: Final = "NodePool"
-#: Lines of one record; users beyond them share the lines of `OTHER_USERS`.
+#: Limit on a record's lines; further users share the lines of `OTHER_USERS`.
 MAX_LINES: Final = 256
 
 #: (`PROJECT` or `NODE_POOL`, name)
@@ -27,13 +27,13 @@ def record_name(day: str, account: Account) -> str:
 
 
 def empty_record(day: str, account: Account) -> GpuUsageSpec:
-    """The account's day before anything was counted."""
+    """The account's day before the first booking."""
     kind, name = account
     return GpuUsageSpec(account=kind, name=name, day=day)
 
 
 def extended(spec: GpuUsageSpec, counted: Counted, until_s: int) -> GpuUsageSpec:
-    """The record with that part of `counted` that falls on its day; all of it is new to it."""
+    """The record with the part of `counted` on its day added; `counted` must be new to it."""
     midnight_s = int(datetime.strptime(spec.day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
     first = midnight_s // HOUR_S
     lines = {(each.user, each.node_pool, each.model): _copy(each) for each in spec.lines}
@@ -76,7 +76,7 @@ def _copy(line: UsageLine) -> UsageLine:
 
 
 def _of_day(amounts: Mapping[Key, Hours], first: int) -> dict[Key, Hours]:
-    """The part in the day whose first hour this is; what has none is left out."""
+    """The part on the day that begins with hour `first`; keys without any are left out."""
     found = {
         key: {hour: amount for hour, amount in hours.items() if 0 <= hour - first < HOURS}
         for key, hours in amounts.items()

@@ -1,7 +1,8 @@
-"""Sums over usage records, with prices where there are any, and their check: pure.
+"""Sums usage records, with prices if there are any, and checks the sums. Pure.
 
-What a project held above its quota in an hour and node pool is divided over its users and card
-models in proportion to what they held in that hour, to the unit: the largest remainders round up.
+What a project held above its quota in an hour and node pool is divided among its users and card
+models in proportion to what they held in that hour, in exact integers: the largest remainders round
+up.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,19 +20,20 @@ from extender.usage.record import PROJECT
 
 #: Milli-GPU-seconds in a GPU-hour.
 PER_GPU_HOUR: Final = 3_600_000
-#: Seconds that one booking may cover: its hours are not the same in all records until it is over.
+#: Longest duration of a booking in seconds: during it, records may disagree about its hours.
 _BOOKING_S: Final = 180
-#: What a report may be divided by.
+#: Dimensions by which a report can be grouped.
 DIMENSIONS: Final = ("project", "user", "pool", "model", "day")
 
-#: Values of the dimensions that were asked for, in that order.
+#: Values of the requested dimensions, in their order.
 Key = tuple[str, ...]
 #: (day, hour, node pool)
 _Hour = tuple[str, int, str]
 
 
 class Cell(Struct, frozen=True, gc=False):
-    """One line's hour in milli-GPU-seconds: `in_quota` and `over_quota` were held, together all."""
+    """One hour of a record's line in milli-GPU-seconds: `in_quota` and `over_quota` were held;
+    their sum is the total."""
 
     project: str
     user: str
@@ -46,7 +48,7 @@ class Cell(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Amounts:
-    """Milli-GPU-seconds, and what those held cost (exact; 0 without prices)."""
+    """Milli-GPU-seconds, and the charge for those held (exact; 0 without prices)."""
 
     in_quota: int = 0
     over_quota: int = 0
@@ -55,11 +57,11 @@ class Amounts:
 
     @property
     def held(self) -> int:
-        """In quota and above it."""
+        """The total within and above quota."""
         return self.in_quota + self.over_quota
 
     def add(self, cell: Cell, prices: Prices | None) -> None:
-        """Count the cell in."""
+        """Add the cell."""
         self.in_quota += cell.in_quota
         self.over_quota += cell.over_quota
         self.lost += cell.lost
@@ -71,9 +73,9 @@ class Amounts:
 class Report:
     """The rows of a report by the dimensions `by`, in order, and their total.
 
-    `pools_held` is what the node pools' own records hold in all. `differing` are the hours in which
-    the projects' sum is not what the pool held; the hour of the last booking is left out, since it
-    may be written in part.
+    `pools_held` is the total in the node pools' own records. `differing` are hours in which the
+    projects' sum differs from the pool's; hours of the last booking are left out, since it may be
+    partly written.
     """
 
     by: tuple[str, ...]
@@ -87,7 +89,7 @@ class Report:
 def make_report(
     records: Sequence[GpuUsageSpec], by: Sequence[str], prices: Prices | None = None
 ) -> Report:
-    """Sum up the records, which are of projects and of node pools."""
+    """Sum the records, which are of projects and of node pools."""
     report = Report(tuple(by))
     rows: dict[Key, Amounts] = {}
     for record in records:
@@ -105,7 +107,7 @@ def make_report(
 
 
 def cells_of(record: GpuUsageSpec) -> Iterator[Cell]:
-    """Every line and hour of a project's record in which anything was held or lost."""
+    """The cells of a project's record with a held or lost amount."""
     over = {each.node_pool: each.held for each in record.over_quota}
     for hour in range(HOURS):
         held = [line.held[hour] for line in record.lines]
@@ -124,10 +126,10 @@ def cells_of(record: GpuUsageSpec) -> Iterator[Cell]:
 
 
 def divide(amount: int, weights: Sequence[int]) -> list[int]:
-    """`amount` in parts as large as `weights` are, in integers whose sum is `amount`.
+    """Divides `amount` in proportion to `weights`, into integers whose sum is `amount`.
 
-    No part is larger than its weight where `amount` is no more than all weights together. Without
-    any weight nothing is divided: all parts are 0.
+    No part exceeds its weight if `amount` is at most the sum of all weights. If all weights are 0,
+    so are the parts.
     """
     whole = sum(weights)
     if not whole:
@@ -140,14 +142,14 @@ def divide(amount: int, weights: Sequence[int]) -> list[int]:
 
 
 def _charge(cell: Cell, prices: Prices) -> Decimal:
-    """What the cell costs, without rounding to cents."""
+    """The cell's charge, without rounding to cents."""
     own = cell.in_quota * prices.per_hour(cell.model, is_over_quota=False)
     borrowed = cell.over_quota * prices.per_hour(cell.model, is_over_quota=True)
     return (own + borrowed) / PER_GPU_HOUR
 
 
 def _differing(records: Iterable[GpuUsageSpec], counted_to: int) -> list[_Hour]:
-    """Hours in which the projects' records and the node pool's do not agree."""
+    """Hours in which the projects' records disagree with the node pool's."""
     sums: dict[_Hour, int] = {}
     for record in records:
         sign = 1 if record.account == PROJECT else -1
