@@ -1,4 +1,4 @@
-/* The one clock of all programs here. */
+/* The clock of all benchmark programs. */
 #ifndef BALLAST_BENCH_CLOCK_H
 #define BALLAST_BENCH_CLOCK_H
 

@@ -1,5 +1,5 @@
-/* Programs that come all at once: `crowd N` forks N, lets them call cuInit in one moment, which is
- * what registers a program, and prints how many nanoseconds that took each.
+/* Programs that start at once: `crowd N` forks N processes, lets them call cuInit at one moment,
+ * which registers a program, and prints the nanoseconds that each took.
  */
 #define _GNU_SOURCE
 #include "clock.h"

@@ -1,5 +1,6 @@
-/* What a hand-over costs at least on this machine: `floor N` prints, for N of them, nanoseconds from
- * the moment one process tells a second, over a socket, until a third that the second wakes runs.
+/* The minimum cost of a hand-over on this machine: `floor N` prints, for N of them, the
+ * nanoseconds from when one process sends a message over a socket to a second until a third,
+ * woken by the second, runs.
  */
 #define _GNU_SOURCE
 #include "clock.h"

@@ -1,4 +1,4 @@
-/* A loop of launches, as tight as a program can have it. */
+/* A loop of launches, as tight as a program's can be. */
 #include "clock.h"
 
 typedef int launcher(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,

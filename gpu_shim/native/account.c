@@ -1,5 +1,5 @@
-/* A hash table with one lock: allocating is no launch path. Its memory is mapped, not allocated,
- * since we may be called from within the program's own allocator.
+/* A hash table with one lock, since allocations are not on the launch path. Its memory is
+ * mapped, not allocated, because we may be called from within the program's own allocator.
  */
 #define _GNU_SOURCE
 #include "account.h"
@@ -23,7 +23,7 @@ static size_t n_entries, n_filled;
 static size_t place_of(enum account_kind kind, uint64_t key, size_t room)
 {
     uint64_t hash = (key ^ (uint64_t)kind << 56) * UINT64_C(0x9e3779b97f4a7c15);
-    /* The upper half: of addresses that are multiples of a large page the lower bits are alike. */
+    /* The upper half: the lower bits of multiples of a large page are equal. */
     return (size_t)(hash >> 32) & (room - 1);
 }
 
@@ -49,8 +49,8 @@ static struct entry *put(struct entry *to, size_t room, struct entry made)
     return &to[at];
 }
 
-/* A fresh table once half of this one is filled: twice as large only where that is by what lives
- * and not by what was dropped. Without memory for it, what comes is not kept. */
+/* Rehash once the table is half full, to twice the size only if live entries, not dropped ones,
+ * fill it. Without memory for it, new entries may not be kept. */
 static bool make_room(void)
 {
     size_t n_live = 0, room = n_entries ? n_entries : 4096;
@@ -163,7 +163,7 @@ void account_drop_context(uint64_t context)
     client_lock();
     for (size_t i = 0; context && i < n_entries; i++) {
         struct entry *entry = &entries[i];
-        /* What came from a pool is the pool's, which outlives the context. */
+        /* Blocks from a pool belong to the pool, which outlives the context. */
         if (entry->state != 1 || entry->kind != ACCOUNT_BLOCK || entry->context != context ||
             entry->link)
             continue;

@@ -1,9 +1,9 @@
-"""Which CUDA calls take memory of a card or start work on it, and how each one is held.
+"""The CUDA calls that allocate memory of a card or start work on it, and how each one is held.
 
-What the libraries do is read from their sources: a hook that reserves first can refuse, a hook that
-goes through the gate waits. What calls without a hook do is declared here, since no source of ours
-says it. `python -m gpu_shim.native.calls` writes docs/gpu-calls.md. Tests compare the page with the
-sources; every listed name that sounds as if it took memory or started work must be declared.
+The behaviour of our libraries is read from their sources: a hook that reserves first can refuse, a
+hook that goes through the gate waits. Calls without a hook are declared here. `python -m
+gpu_shim.native.calls` writes docs/gpu-calls.md. Tests compare the page with the sources; every
+listed name that suggests an allocation or work must be declared.
 """
 
 import re
@@ -36,9 +36,9 @@ _DOES: Final = {
     Held.CHARGED: re.compile(r"\b(?:made|pools_settle_graphs)\b"),
     Held.GATED: re.compile(r"\b(?:GATED|gate_enter)\b"),
 }
-#: Endings that say which version of a call it is, and for which default stream.
+#: Suffixes for the version of a call and for its default stream.
 _ENDING: Final = r"(?:_v\d)?(?:_pt[sd][sz])?"
-#: Calls without a hook, by the whole name without its ending.
+#: Calls without a hook, by the whole name without its suffix.
 _DECLARED: Final = {
     Held.OWNER: "cuIpcOpenMemHandle cuMemImportFromShareableHandle"
     " cuMemPoolImport(FromShareableHandle|Pointer)",
@@ -52,8 +52,8 @@ _DECLARED: Final = {
     " cuMem(Discard|DiscardAndPrefetch|Prefetch)(Batch)?Async"
     " cuStream(BatchMemOp|WriteValue32|WriteValue64)",
 }
-#: What sounds like such a call and is none: memory and work of the host, descriptions, and parts of
-#: graphs, whose work starts at cuGraphLaunch.
+#: Names that suggest such a call but are none: memory and work of the host, descriptions, and parts
+#: of graphs, whose work starts at cuGraphLaunch.
 _NEITHER: Final = (
     "cuMem(AllocHost|HostAlloc|HostRegister) cuLaunchHostFunc cuMemPoolCreate cuDeviceSetMemPool"
     " cuMemSetMemPool cuGraph(Exec)?(Add|Clone|Create|Kernel|Mem|Batch|Child|Conditional)\\w*"
@@ -89,7 +89,7 @@ def _hooks_of(text: str) -> Iterator[tuple[str, set[Held]]]:
 
 
 def names(folder: Path = HERE) -> set[str]:
-    """Every function that a libcuda exports, of the headers and the drivers we know."""
+    """Every function that a libcuda exports, from the known headers and drivers."""
     return set((folder / "names_cuda.txt").read_text("utf-8").split())
 
 
@@ -98,7 +98,7 @@ def _matches(patterns: str, name: str) -> bool:
 
 
 def table() -> dict[str, set[Held]]:
-    """How every call that takes memory or starts work is held, and every other hook."""
+    """How every call that allocates or starts work is held, and every other hook."""
     made = hooks()
     for name in names() - made.keys():
         if held := {held for held, patterns in _DECLARED.items() if _matches(patterns, name)}:
@@ -107,7 +107,7 @@ def table() -> dict[str, set[Held]]:
 
 
 def undeclared() -> set[str]:
-    """Listed names that sound as if they took memory or started work, and are not declared."""
+    """Listed names that suggest an allocation or work, and are not declared."""
     rest = names() - table().keys()
     return {
         name

@@ -1,7 +1,7 @@
-/* Configuration, connection, and the one thread that we add to a program.
+/* Configuration, connection, and the only thread that we add to a program.
  *
- * The thread answers the arbiter while the program's own threads compute, wait or hold the GIL. It
- * blocks every signal, so that none meant for the program ends up on it.
+ * The thread answers the arbiter while the program's own threads compute, wait or hold the GIL.
+ * It blocks every signal, so that no signal for the program is delivered to it.
  */
 #define _GNU_SOURCE
 #include "client.h"
@@ -36,11 +36,11 @@ static struct client_hooks hooks;
 
 void client_set_hooks(struct client_hooks of) { hooks = of; }
 
-/* How far this process has come: the helper thread starts when it is about to use a card. */
+/* The stage of this process: the helper thread starts when the program is about to use a card. */
 enum { OUTSIDE, JOINED, READY };
 
 static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guards `fd`: a thread that sends must not meet whatever has its number after it was closed. */
+/* Guards `fd`: a sender must not use a file that reuses its number after it was closed. */
 static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int stage, is_ending, is_serving;
 static int fd = -1, table_fd = -1;
@@ -92,7 +92,7 @@ int client_card(const char *uuid)
 
 /* -- configuration --------------------------------------------------------------------------- */
 
-/* gpu.conf: lines `card UUID MIB`. The mount is read-only and root's: what it says is so. */
+/* gpu.conf: lines `card UUID MIB`. The mount is read-only and owned by root, so it is trusted. */
 static void read_configuration(struct ballast_table *table)
 {
     char path[4200], text[4096], *line, *rest = text;
@@ -154,7 +154,7 @@ static ssize_t exchange(int to, struct ballast_message *message, int *files, int
     return sendmsg(to, &whole, MSG_NOSIGNAL);
 }
 
-/* Take the container's table for ours, with all that this process has reserved already. */
+/* Switch to the container's table, and charge there what this process has already reserved. */
 static void adopt(struct ballast_table *table, int slot, int file)
 {
     client_lock();
@@ -179,7 +179,7 @@ static void set_line(int to)
     pthread_mutex_unlock(&sending);
 }
 
-/* `is_heard`: the arbiter was there and let us say HELLO. */
+/* `is_heard`: the arbiter accepted the connection and the HELLO. */
 static bool connect_as(uint32_t version, bool *is_heard)
 {
     size_t table_size = sizeof *client.table, grants_size = sizeof(struct ballast_grants);
@@ -189,7 +189,7 @@ static bool connect_as(uint32_t version, bool *is_heard)
     int files[2] = {-1, -1}, to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
     message.pid = (uint64_t)getpid();
-    /* Also for `connect`: an arbiter that was stopped accepts no connection, and its queue fills. */
+    /* Also for `connect`: a stopped arbiter accepts no connection, and its queue fills. */
     setsockopt(to, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (to < 0 || connect(to, (struct sockaddr *)&address, sizeof address))
@@ -219,7 +219,7 @@ static bool connect_as(uint32_t version, bool *is_heard)
     close(files[1]);
     hooks.forget();
     set_line(to);
-    /* The page before stays mapped: a thread may be reading it. */
+    /* The previous page stays mapped: a thread may be reading it. */
     atomic_store(&client.grants, grants);
     return true;
 refused:
@@ -232,7 +232,7 @@ refused:
     return false;
 }
 
-/* An arbiter of the release before hangs up on a version that it does not know. */
+/* An arbiter of the previous release hangs up on an unknown version. */
 static bool connect_arbiter(void)
 {
     bool is_heard = false;
@@ -257,7 +257,7 @@ static bool is_cut(void)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Connect anew where the arbiter hung up, or was not there. One thread at a time. */
+/* Reconnect if the arbiter hung up, or was not there. One thread at a time. */
 static void reconnect(void)
 {
     if (fd >= 0 && is_cut())
@@ -266,8 +266,8 @@ static void reconnect(void)
         connect_arbiter();
 }
 
-/* At exit the driver takes itself down while our thread still runs: it must not call it any more.
- * A thread that waits for a long kernel is not waited for. */
+/* At exit the driver shuts down while our thread still runs; the thread must not call it any
+ * more. A thread that waits for a long kernel is not waited for. */
 static void at_exit(void)
 {
     atomic_store(&is_ending, 1);
@@ -289,10 +289,10 @@ static void *help(void *nothing)
 {
     uint64_t looked_ns = 0;
     request_short_slice();
-    /* Sleeps end when they should, not up to 50 us later. */
+    /* Sleeps end on time, not up to 50 us later. */
     prctl(PR_SET_TIMERSLACK, 1);
     for (;;) {
-        /* Read before the gates are looked at, so that no change after that is slept through. */
+        /* Read before the gates are checked, so that no later change is missed while asleep. */
         struct ballast_grants *grants = atomic_load(&client.grants);
         uint32_t changes = grants ? atomic_load(&grants->changes) : 0;
         uint64_t now = client_now_ns(), pause = serve();
@@ -319,8 +319,8 @@ static void start_helper(void)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* A forked child shares nothing with us: it would keep the parent's connection open past the
- * parent's death, and the helper thread is not in it. */
+/* A forked child starts anew: otherwise it would keep the parent's connection open past the
+ * parent's death, and it has no helper thread. */
 static void in_child(void)
 {
     pthread_mutex_init(&setup, NULL);
@@ -344,7 +344,7 @@ static void join(void)
     static bool has_handlers;
     if (!has_handlers) {
         pthread_atfork(NULL, NULL, in_child);
-        /* After the driver's own, so it runs before them. */
+        /* Registered after the driver's own handlers, so it runs before them. */
         atexit(at_exit);
     }
     has_handlers = true;

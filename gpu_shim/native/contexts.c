@@ -1,4 +1,5 @@
-/* Contexts as they come and go: the gate drains them, and their memory goes with them. */
+/* Tracks the creation and end of contexts: the gate drains them, and their memory ends with
+ * them. */
 #include "account.h"
 #include "client.h"
 #include "driver.h"
@@ -43,7 +44,8 @@ HOOK(cuDevicePrimaryCtxRetain)(void **context, int device)
     return status;
 }
 
-/* Taken off before the driver destroys it, so that the helper thread does not wait for it after. */
+/* Removed before the driver destroys it, so that the helper thread does not wait for it
+ * afterwards. */
 HOOK(cuCtxDestroy_v2)(void *context)
 {
     drain_remove_context(context);
@@ -53,8 +55,8 @@ HOOK(cuCtxDestroy_v2)(void *context)
     return status;
 }
 
-/* A primary context ends with its last release, or by force; its memory with it. Meanwhile the helper
- * thread must not touch it. */
+/* A primary context and its memory end with its last release or with a reset. Meanwhile the
+ * helper thread must not touch it. */
 static int left(int status, int device)
 {
     unsigned flags;

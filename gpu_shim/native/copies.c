@@ -1,8 +1,8 @@
-/* Copies within the card, and what fills memory, run where kernels run: they go through the gate.
- * Copies from and to the host use engines of their own and do not.
+/* Gates copies within the card, and fills, because they run where kernels run. Copies from and to
+ * the host use their own engines and are not gated.
  *
- * What is smaller than LARGE is over before a gate would be. Filling values are passed on as they
- * came, in a register, whatever their width.
+ * A copy below LARGE ends before a gate would matter. Fill values are passed on in a register,
+ * whatever their width.
  */
 #include "client.h"
 #include "driver.h"
@@ -24,7 +24,7 @@ static bool is_large(uint64_t width, uint64_t height, uint64_t unit)
            __builtin_mul_overflow(area, unit, &bytes) || bytes >= LARGE;
 }
 
-/* Between two places on devices, where the call itself does not say so. */
+/* Whether both addresses are on devices, for calls that do not state it. */
 static bool is_within(uint64_t to, uint64_t from)
 {
     unsigned type = 0;

@@ -1,10 +1,11 @@
-/* Whether anything of this process is left on a card, without a wait that spins a processor.
+/* Tells whether this process has unfinished work on a card, without busy-waiting.
  *
- * An event that records a whole context marks what was launched; the helper thread asks now and then
- * whether it has been passed. The driver forbids such a mark while a stream captures, and breaks the
- * capture: so a capture begins under the lock that guards the mark, and while there is one, the events
- * after single launches (pace.c) must do. Drivers before CUDA 12.5 have no such event; there the helper
- * waits for the context, and a capture that begins meanwhile waits for that, one plan at most.
+ * An event that records a whole context marks all launches; the helper thread polls it. The
+ * driver forbids such a mark while a stream captures, and the mark invalidates the capture. So a
+ * capture begins under the lock that guards the mark, and during one the events after single
+ * launches (pace.c) are used instead. Drivers before CUDA 12.5 have no such event; there the
+ * helper waits for the context, and a capture that begins meanwhile waits for the helper, one
+ * plan at most.
  */
 #define _GNU_SOURCE
 #include "client.h"
@@ -45,7 +46,7 @@ void drain_begin_capture(void)
         usleep(50);
 }
 
-/* Never below none: an end without a beginning that we saw is not counted. */
+/* Never below 0: an end whose beginning we did not see is not counted. */
 void drain_end_capture(void)
 {
     int before = n_captures;

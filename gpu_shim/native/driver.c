@@ -1,6 +1,6 @@
-/* Finding the driver repeats what the loader does, since asking the loader by SONAME gives us
- * ourselves: LD_LIBRARY_PATH, the loader's cache, the default directories. The order matters: a
- * forward-compatibility libcuda that the image brings must win over the host's.
+/* Finds the driver in the loader's order (LD_LIBRARY_PATH, the loader's cache, the default
+ * directories), since the loader answers its SONAME with our library. The order matters: a
+ * forward-compatibility libcuda in the image must take precedence over the host's.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -81,7 +81,7 @@ const char *driver_own_path(void)
     return own_path;
 }
 
-/* Open a candidate; a copy of ourselves under another path says so by a symbol. */
+/* Open a candidate; a copy of our own library under another path is recognised by a symbol. */
 static void *open_driver(const char *path)
 {
     struct stat file;
@@ -119,8 +119,8 @@ static void *look_in_list(const char *list)
     return opened;
 }
 
-/* /etc/ld.so.cache: a header, entries with offsets of name and path, strings. Some caches have the
- * old format's part in front. */
+/* /etc/ld.so.cache: a header, entries with offsets of name and path, strings. Some caches begin
+ * with a part in the old format. */
 static void *look_in_cache(void)
 {
     struct entry {
@@ -170,7 +170,7 @@ void *driver_handle(void)
     return handle;
 }
 
-/* A program that only asks whether there is a driver goes on without one. */
+/* A program that only checks for a driver continues without one. */
 static int no_driver(void)
 {
     return driver_kind.no_driver;
@@ -206,5 +206,5 @@ int driver_index(const char *name)
     return -1;
 }
 
-/* Tells our libraries from the driver's, wherever they lie. */
+/* Tells our libraries from the driver's, whatever their paths. */
 __attribute__((visibility("default"))) const int ballast_is_shadow = 1;

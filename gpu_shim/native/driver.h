@@ -1,4 +1,4 @@
-/* The driver's own library behind ours: where it is, and its functions by index.
+/* The real driver library behind ours: where it is, and its functions by index.
  *
  * `driver_functions[IX_name]` is filled at the first call of the name, by trampolines and hooks
  * alike. The tables are in a generated file; its header has the indices.
@@ -8,10 +8,10 @@
 
 #include <stdint.h>
 
-/* Defines an entry point of the driver that we answer ourselves. */
+/* Defines a driver entry point that we implement ourselves. */
 #define HOOK(name) __attribute__((visibility("default"))) int name
 
-/* The driver's function itself. Arguments must have just the types that the driver declares. */
+/* The driver's own function. Arguments must have exactly the types that the driver declares. */
 #define REAL(name) ((int (*)())driver_at(IX_##name))
 
 struct driver_name {
@@ -24,8 +24,8 @@ extern const struct driver_name driver_names[];
 extern const int driver_n_names;
 extern void *driver_functions[];
 
-/* What the library shadows, and what its functions return where there is no driver or the driver
- * has no such function. */
+/* The library that ours shadows, and the status of its functions if there is no driver, or if
+ * the driver lacks the function. */
 struct driver_kind {
     const char *soname;
     const char *plain_name;
@@ -35,22 +35,22 @@ struct driver_kind {
 
 extern const struct driver_kind driver_kind;
 
-/* The driver's function, never NULL: one that returns an error stands for what is missing. */
+/* The driver's function, never NULL: a missing one is replaced by one that returns an error. */
 void *driver_function(int index);
 
-/* Its handle, opened at the first call; NULL where there is none. */
+/* The driver's handle, opened at the first call; NULL if there is none. */
 void *driver_handle(void);
 
 /* The index of a name, or -1. */
 int driver_index(const char *name);
 
-/* The directory above the one this library lies in: the mount that holds its configuration. */
+/* The parent of this library's directory: the mount that holds its configuration. */
 const char *driver_home(void);
 
 /* The path of this library itself. */
 const char *driver_own_path(void);
 
-/* libc's, whatever our own definitions of these names are. */
+/* libc's own functions, which our definitions of these names shadow. */
 void *libc_dlsym(void *handle, const char *name);
 void *libc_dlopen(const char *path, int flags);
 

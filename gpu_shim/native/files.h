@@ -1,4 +1,4 @@
-/* stat and fstat as the kernel has them: glibc has had them as functions only since 2.33. */
+/* stat and fstat as system calls: glibc exports them as functions only since 2.33. */
 #ifndef BALLAST_FILES_H
 #define BALLAST_FILES_H
 

@@ -1,9 +1,9 @@
-/* The launch gate. Open, it costs two atomic adds and a look at a page; shut, the program's thread
- * waits here, before it has entered the driver, with none of our locks held: so it can't deadlock
- * with anything but the time it waits for.
+/* The launch gate. An open gate costs two atomic adds and a read of a page. At a closed gate the
+ * program's thread waits here, before it enters the driver and without our locks, so it can
+ * deadlock with nothing but a plan's length.
  *
- * A lease ends in three steps: the gate shuts, launches that were past it are let into the driver,
- * and once all of them have ended the helper thread says DRAINED.
+ * A lease ends in three steps: the gate closes, launches that have passed it enter the driver,
+ * and once all of them have ended the helper thread sends DRAINED.
  */
 #define _GNU_SOURCE
 #include "gate.h"
@@ -17,15 +17,16 @@
 
 #define MS UINT64_C(1000000)
 #define MAX_DEVICES 64
-/* Two looks without a launch, and then two, a millisecond apart, with nothing left to run: idle. One
- * would not do, for a program that waits for its kernels launches the next a moment later. */
+/* Idle: two checks without a launch, and then two, a millisecond apart, with nothing left to
+ * run. One would not suffice: a program that waits for its kernels launches the next a moment
+ * later. */
 #define TICK (5 * MS)
 #define N_QUIET 2
 #define N_EMPTY 2
 #define SHORTEST_PAUSE (10 * UINT64_C(1000))
-/* A thread that is past the gate is in the driver at once, unless it was stopped there. */
+/* A thread that has passed the gate enters the driver at once, unless it was stopped in between. */
 #define LONGEST_ENTRY (5000 * MS)
-/* Where the arbiter does not say how long a plan is. */
+/* If the arbiter does not state the length of a plan. */
 #define USUAL_PLAN (5000 * MS)
 
 static struct gate {
@@ -33,15 +34,15 @@ static struct gate {
     _Atomic uint64_t n_launches;
     _Atomic bool is_wanting, has_told;
     _Atomic uint32_t drained;
-    /* The helper thread's. `closing` is the generation that it drains, since `closing_ns`; `is_marked`:
-     * what was launched has been marked, and nothing was since. */
+    /* Only for the helper thread. `closing` is the generation that it drains, since
+     * `closing_ns`; `is_marked`: all launches have been marked, and none came since. */
     uint64_t seen, closing_ns;
     uint32_t closing;
     int n_quiet, n_empty;
     bool is_marked;
 } gates[BALLAST_MAX_CARDS];
 
-static _Atomic int card_of[MAX_DEVICES]; /* 0: not looked up yet; else 2 above the card */
+static _Atomic int card_of[MAX_DEVICES]; /* 0: not looked up yet; else the card + 2 */
 
 /* -- where a launch goes --------------------------------------------------------------------- */
 
@@ -88,7 +89,7 @@ static void want(struct gate *gate, int card)
 {
     if (!atomic_exchange(&gate->is_wanting, true)) {
         gate->has_told = true;
-        /* It was not sent: say it again, or this thread would wait for ever. */
+        /* Not sent: retry later, or this thread would wait for ever. */
         if (!client_send(BALLAST_WANT, card, 0))
             gate->is_wanting = false;
     }
@@ -117,7 +118,7 @@ static void wait_for_turn(struct gate *gate, int card)
             break;
         if (!gate->is_wanting) {
             want(gate, card);
-            /* It may sleep for long, and is to see when this ends. */
+            /* The helper may sleep for long, and has to notice when the use ends. */
             client_wake_helpers(grants);
         }
         client_wait(grants, BALLAST_IN_TURN, changes, 100 * MS);
@@ -162,8 +163,8 @@ int gate_enter(void *stream, const void *what)
         atomic_fetch_add(&gate->n_inside, 1);
         grants = atomic_load(&client.grants);
     }
-    /* Only processes that are known to use the card are waited for when the gate shuts: say so first,
-     * for the helper thread may look too late. */
+    /* A closing gate waits only for processes that are known to use the card: send WANT first,
+     * because the helper thread may run too late. */
     if (!gate->has_told)
         want(gate, card);
     atomic_fetch_add_explicit(&gate->n_launches, 1, memory_order_relaxed);
@@ -187,7 +188,7 @@ static bool is_quiet(struct gate *gate)
     return gate->n_launches == gate->seen && !gate->n_waiting && !gate->n_inside;
 }
 
-/* The gate was closed: whether everything that was launched before has ended, and was told. */
+/* The gate was closed: whether all earlier launches have ended, and DRAINED was sent. */
 static bool finish(struct gate *gate, int card, uint32_t generation, uint64_t now_ns)
 {
     if (gate->closing != generation) {
@@ -209,7 +210,7 @@ static bool finish(struct gate *gate, int card, uint32_t generation, uint64_t no
     return true;
 }
 
-/* Nothing was launched lately: whether all that was has ended, and nothing came since. */
+/* No launch lately: whether all launches have ended, and none came since. */
 static bool is_idle(struct gate *gate, int card)
 {
     if (!gate->is_marked)
@@ -218,7 +219,7 @@ static bool is_idle(struct gate *gate, int card)
     return drain_is_done(card) && is_quiet(gate);
 }
 
-/* One card's turn of the helper thread; how long it may sleep then. */
+/* One card's turn of the helper thread; returns how long the thread may sleep. */
 static uint64_t serve(struct gate *gate, int card, struct ballast_grants *grants)
 {
     struct ballast_grant *grant = &grants->cards[card];
@@ -226,7 +227,8 @@ static uint64_t serve(struct gate *gate, int card, struct ballast_grants *grants
     uint64_t now_ns = client_now_ns(), pause = 100 * MS;
     if (state == BALLAST_CLOSED && gate->has_told && gate->drained != generation &&
         !finish(gate, card, generation, now_ns)) {
-        /* Another container waits for this: look again after about a hundredth of the time so far. */
+        /* Another container waits for this: check again after about a hundredth of the time so
+         * far. */
         pause = (now_ns - gate->closing_ns) / 64;
         pause = pause < SHORTEST_PAUSE ? SHORTEST_PAUSE : pause > MS ? MS : pause;
     }
@@ -241,7 +243,7 @@ static uint64_t serve(struct gate *gate, int card, struct ballast_grants *grants
         gate->is_wanting = false;
         client_send(BALLAST_YIELD, card, generation);
     }
-    /* Where no other container wants the card, idle time may be noticed later. */
+    /* If no other container wants the card, idleness may be noticed later. */
     uint64_t tick = state == BALLAST_OPEN ? 2 * TICK : gate->n_quiet >= N_QUIET ? MS : TICK;
     return pause > tick && (gate->is_wanting || state != BALLAST_CLOSED) ? tick : pause;
 }
@@ -268,7 +270,7 @@ static void forget(void)
     }
 }
 
-/* In a forked child, which has no context of ours and no helper thread yet. */
+/* In a forked child, which has none of our contexts and no helper thread yet. */
 static void start_anew(void)
 {
     forget();

@@ -1,8 +1,8 @@
-"""Writes the C that is made rather than written: a trampoline for every name of a driver library.
+"""Generates C: a trampoline for every name of a driver library.
 
-A trampoline jumps to the driver's function with everything as the caller left it, so it needs to
-know nothing of arguments. Names that a source file defines by `HOOK(name)`, or by
-a macro such as `LAUNCH_KERNEL(name, ...)`, have no trampoline.
+A trampoline jumps to the driver's function with all registers as the caller left them, so it needs
+no knowledge of arguments. Names that a source file defines by `HOOK(name)`, or by a macro such as
+`LAUNCH_KERNEL(name, ...)`, have no trampoline.
 """
 
 import re
@@ -17,7 +17,7 @@ _HEAD = """\
 #include "driver.h"
 """
 
-#: Nothing is known of the arguments, so all registers that can hold one are kept.
+#: The arguments are unknown, so all registers that can hold one are kept.
 _TRAMPOLINES = """\
 #if defined(__x86_64__)
 __asm__(

@@ -1,4 +1,4 @@
-/* Which driver library this one stands in front of. */
+/* The driver library that this one shadows. */
 #include "driver.h"
 
 const struct driver_kind driver_kind = {

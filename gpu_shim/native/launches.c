@@ -1,4 +1,4 @@
-/* Kernels and graphs go through the gate; captures are followed. Copies are in copies.c. */
+/* Gates kernels and graphs, and tracks captures. Copies are in copies.c. */
 #include "client.h"
 #include "driver.h"
 #include "gate.h"
@@ -80,7 +80,7 @@ HOOK(cuLaunchGridAsync)(void *f, int width, int height, void *stream)
 
 /* -- captures -------------------------------------------------------------------------------- */
 
-/* Counted before the driver begins it: the helper thread must not touch a context that captures. */
+/* Counted before the driver begins it: the helper thread must not touch a capturing context. */
 #define CAPTURED(call)            \
     do {                          \
         drain_begin_capture();    \
@@ -123,7 +123,7 @@ HOOK(cuStreamBeginCaptureToGraph_ptsz)(void *stream, void *graph, void *before, 
     CAPTURED(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, before, edges, n, mode));
 }
 
-/* A graph captured anew, call by call, and a capture for a graphics queue. */
+/* Recaptures into a graph, call by call, and captures for a graphics queue. */
 HOOK(cuStreamBeginRecaptureToGraph)(void *stream, int mode, void *graph, void *call, void *data)
 {
     CAPTURED(REAL(cuStreamBeginRecaptureToGraph)(stream, mode, graph, call, data));
@@ -145,7 +145,7 @@ HOOK(cuStreamBeginCaptureToCig_ptsz)(void *stream, void *how)
     CAPTURED(REAL(cuStreamBeginCaptureToCig_ptsz)(stream, how));
 }
 
-/* A capture that was broken ends here too, with an error. */
+/* An invalidated capture ends here too, with an error. */
 HOOK(cuStreamEndCaptureToCig)(void *stream)
 {
     int status = REAL(cuStreamEndCaptureToCig)(stream);

@@ -1,10 +1,10 @@
-/* How programs find the driver's functions, and how they are led to ours.
+/* Redirects every way in which programs find the driver's functions to ours.
  *
- * A program that links libcuda.so.1, or opens it by that name, has us, since the loader knows us by this
- * SONAME. Left are programs that open it by path (dlopen: led to us), hold the real driver's
- * handle (dlsym: our function for its), or ask the driver itself (cuGetProcAddress: the
- * same, by pointer). dlopen and dlsym look at their caller, so both leave by a jump, with
- * nothing of ours on the stack.
+ * A program that links libcuda.so.1, or opens it by that name, gets our library, because the
+ * loader knows it by this SONAME. Other programs open the driver by path (dlopen: redirected to
+ * us), hold the real driver's handle (dlsym: returns our function), or ask the driver
+ * (cuGetProcAddress: returns our pointer). dlopen and dlsym inspect their caller, so our
+ * versions end in a jump, with nothing of ours on the stack.
  */
 #define _GNU_SOURCE
 #include "client.h"
@@ -18,14 +18,14 @@
 /* Called from assembler below. */
 #define CALLED __attribute__((used, noinline))
 
-/* The real driver is dlopened from within driver.c; until it is, no handle can be its. */
+/* The real driver is dlopened from within driver.c; before that, no program can have its handle. */
 static void *opened_driver;
 
-/* The other library's driver; not there where only this one was loaded. */
+/* From our NVML library; absent if only this library was loaded. */
 __attribute__((weak)) void *ballast_nvml_symbol(const char *name);
 
-/* What a handle finds that is ours, or the whole program's, but that we do not export: a newer
- * driver's own symbol. No program may lose a symbol to us that its driver has. */
+/* A symbol of a newer driver that we do not export, for a handle that is ours or the whole
+ * program's. No program may lose a symbol that its driver has. */
 static void *drivers_own(void *handle, const char *name)
 {
     int is_nvml = !strncmp(name, "nvml", 4);
@@ -62,7 +62,7 @@ CALLED void *lookup_symbol(void *handle, const char *name)
     return (void *)(uintptr_t)driver_names[index].ours;
 }
 
-/* What to open in place of a path: our own library for any path to the driver's. */
+/* The path to open in place of `path`: our own library for any path to the driver's. */
 CALLED const char *lookup_path(const char *path)
 {
     static const char *const names[] = {"libcuda.so", "libnvidia-ml.so"};
@@ -146,9 +146,9 @@ __asm__(".text\n"
         "  br x16\n");
 #endif
 
-/* Our function for what the driver found under a base name, or the driver's own where we have
- * none. The pointer tells which of its variants the driver chose; where it is none that it
- * exports, the flags tell: 2 asks for the variant of per-thread default streams. */
+/* Our function for the pointer that the driver found under a base name, or that pointer if we
+ * have none. The pointer tells which variant the driver chose; if the driver does not export it,
+ * the flags tell: 2 requests the variant of per-thread default streams. */
 static void *ours_for(const char *base, void *found, uint64_t flags)
 {
     static const char *const endings[] = {"", "_v2", "_v3", "_v4", "_ptsz", "_v2_ptsz",

@@ -1,8 +1,8 @@
-/* Every way to take device memory by a size: plain, pitched, managed, arrays; and what is
- * reported.
+/* All calls that allocate device memory of a given size (plain, pitched, managed, arrays), and the
+ * reported sizes.
  *
- * The order is always: reserve, ask the driver, keep or give back. A request that would pass the
- * cap never reaches the driver, and fails as it fails on a full card.
+ * The order is always: reserve, call the driver, then keep or give back. A request above the cap
+ * never reaches the driver, and fails as on a full card.
  */
 #include "account.h"
 #include "client.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Ask the driver for what has been reserved; keep it, or give it back where the driver refuses. */
+/* Reserve, call the driver, and keep the reservation, or give it back on an error. */
 #define TAKE(bytes, key, call)                                          \
     do {                                                                \
         int card = gate_current_card();                                 \
@@ -54,7 +54,7 @@ HOOK(cuMemAllocManaged)(uint64_t *at, size_t bytes, unsigned flags)
     TAKE(bytes, *at, REAL(cuMemAllocManaged)(at, bytes, flags));
 }
 
-/* The driver chooses the pitch: rows of 512 bytes are reserved, and what it chose is charged. */
+/* The driver chooses the pitch: rows of 512 bytes are reserved, and the actual pitch is charged. */
 HOOK(cuMemAllocPitch_v2)(uint64_t *at, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     int card = gate_current_card();
@@ -74,7 +74,7 @@ HOOK(cuMemAllocPitch_v2)(uint64_t *at, size_t *pitch, size_t width, size_t heigh
     return 0;
 }
 
-/* Addresses of 32 bits: nothing built since 2010 calls these, and they would go round the cap. */
+/* 32-bit addresses: nothing built since 2010 calls these, and they would bypass the cap. */
 HOOK(cuMemAlloc)(unsigned *at, unsigned bytes)
 {
     return client_ready() ? CUDA_NOT_SUPPORTED : REAL(cuMemAlloc)(at, bytes);
@@ -138,7 +138,7 @@ HOOK(cuArray3DCreate_v2)(uint64_t *array, const struct array_3d *want)
     TAKE(volume(want), *array, REAL(cuArray3DCreate_v2)(array, want));
 }
 
-/* Every level has a quarter of the one before, or less: a third more than the first is enough. */
+/* Every level has at most a quarter of the previous one: a third more than the first suffices. */
 HOOK(cuMipmappedArrayCreate)(uint64_t *array, const struct array_3d *want, unsigned n_levels)
 {
     uint64_t first = volume(want);
@@ -164,7 +164,7 @@ HOOK(cuMipmappedArrayDestroy)(uint64_t array)
 
 /* -- what is reported ------------------------------------------------------------------------ */
 
-/* Programs pass NULL for what they do not want to know. */
+/* Programs pass NULL for values that they do not need. */
 HOOK(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total)
 {
     size_t card_free = 0, card_total = 0;
@@ -194,7 +194,7 @@ HOOK(cuDeviceTotalMem_v2)(size_t *total, int device)
     return status;
 }
 
-/* The same for our NVML library, which lives in the same process: 0 where there is a cap. */
+/* The same for our NVML library in the same process: 0 if there is a cap. */
 __attribute__((visibility("default"))) int ballast_view(const char *uuid, uint64_t *cap,
                                                         uint64_t *used)
 {

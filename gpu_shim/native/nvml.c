@@ -1,7 +1,7 @@
-/* libnvidia-ml.so.1 of ours: a card is as large as the container's cap of it, and as full as the
- * container has made it. Everything else is the driver's own answer.
+/* Our libnvidia-ml.so.1: it reports the container's cap as the size of a card, and the container's
+ * use as its use. All other answers are the driver's.
  *
- * Caps and use are known to the other library, which the same preload put into the process.
+ * Caps and use come from our libcuda, which the same preload put into the process.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -17,7 +17,7 @@ const struct driver_kind driver_kind = {
     .no_function = 13,
 };
 
-/* -1 where the card has no cap; not there at all where only this library was loaded. */
+/* -1 if the card has no cap; absent if only this library was loaded. */
 __attribute__((weak)) int ballast_view(const char *uuid, uint64_t *cap, uint64_t *used);
 
 /* The driver's own symbol, for a name that we do not export. */

@@ -1,5 +1,5 @@
-/* Included before everything else: asks for the oldest version of each function of libc that has
- * several, so that what is built here loads in every image with glibc 2.17 or newer.
+/* Included before everything else: links the oldest version of each libc function that has
+ * several, so that the libraries load in every image with glibc 2.17 or newer.
  */
 #ifndef BALLAST_OLDEST_H
 #define BALLAST_OLDEST_H

@@ -1,12 +1,13 @@
-/* Bounds what a program has queued on a card while others want it, so that a lease that ends is over
- * soon. Only then: a program alone on its cards is never held here.
+/* Bounds what a program has queued on a card while other containers want it, so that a lease ends
+ * soon after its deadline. A program alone on its cards is never held here.
  *
- * A kernel that has not been timed yet, or takes 50 ms or longer, runs alone: the next launch waits
- * until it has ended. Of kernels from 5 ms on, one runs and one is queued. Shorter ones are counted in
- * batches that take 2 to 5 ms, and two batches may be queued. An event marks the end of each.
+ * A kernel that has not been timed yet, or that takes 50 ms or longer, runs alone: the next launch
+ * waits until it has ended. Of kernels from 5 ms on, one runs and one is queued. Shorter ones are
+ * counted in batches that take 2 to 5 ms, and two batches may be queued. An event marks the end of
+ * each.
  *
- * A kernel may need the launch that we hold, by a flag or by work on another stream. So a launch is
- * held for one plan at most; then launches pass until that kernel has ended.
+ * A kernel may depend on the launch that we hold, by a flag or by work on another stream. So a
+ * launch is held for one plan at most; then launches pass until that kernel has ended.
  */
 #define _GNU_SOURCE
 #include "client.h"
@@ -28,15 +29,15 @@
 #define ALONE_FROM (50 * MS)
 #define MOST_IN_BATCH 1024
 
-/* Functions and graphs by their handles: nanoseconds that one took. Another with the same place takes
- * it over, and both are timed anew. */
+/* Run times of functions and graphs in nanoseconds, by handle. On a hash collision the newer one
+ * replaces the older, and both are timed anew. */
 static struct {
     _Atomic(const void *) what;
     _Atomic uint64_t took_ns;
 } times[N_TIMES];
 
-/* The event of a mark is of the context that it marked last. `ended_ns` is when the last one that ended
- * did, as far as was seen. */
+/* The event of a mark belongs to the context that it marked last. `ended_ns` is when the last
+ * mark was seen to have ended. */
 static struct pace {
     pthread_mutex_t lock;
     _Atomic uint32_t n_launches, every;
@@ -61,7 +62,7 @@ static size_t place_of(const void *what)
     return (size_t)((uintptr_t)what * UINT64_C(0x9e3779b97f4a7c15) >> 54) % N_TIMES;
 }
 
-/* What it took when it was timed; UINT64_MAX: not yet. Copies and fills are short. */
+/* The measured run time; UINT64_MAX: not timed yet. Copies and fills are short. */
 static uint64_t time_of(const void *what)
 {
     size_t at = place_of(what);
@@ -82,7 +83,7 @@ static void learn(const void *what, uint64_t took_ns)
 
 /* -- marks: callers hold the lock ------------------------------------------------------------ */
 
-/* A mark has been passed. Without a wait for it, all that is known is a time it did not exceed. */
+/* A mark has been passed. Without a wait for it, its time is only an upper bound. */
 static void passed(struct pace *pace)
 {
     uint64_t now = client_now_ns(), began = pace->marks[pace->first].recorded_ns;
@@ -198,7 +199,7 @@ bool pace_is_empty(int card)
     return is_empty;
 }
 
-/* Without its marks; events end with their contexts, all if NULL. */
+/* Drop the marks; events end with their contexts. NULL: of all contexts. */
 static void clear(struct pace *pace, const void *context)
 {
     pace->n_marks = 0;

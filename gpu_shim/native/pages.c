@@ -1,4 +1,4 @@
-/* What the arbiter does to shared pages: Python has neither atomic writes nor futexes. */
+/* Writes of the arbiter to shared pages: Python has neither atomic writes nor futexes. */
 #define _GNU_SOURCE
 #include "pages.h"
 #include "table.h"
@@ -15,8 +15,8 @@ static void wake(struct ballast_grants *grants, uint32_t kinds)
     syscall(SYS_futex, &grants->changes, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, kinds);
 }
 
-/* Set a gate and wake the threads that wait for it; its new generation. The deadline is written first,
- * so that no thread sees a lease with the deadline of the one before. */
+/* Set a gate and wake the threads that wait for it; returns the new generation. The deadline is
+ * written first, so that no thread sees a lease with the previous deadline. */
 EXPORTED uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32_t state,
                                  uint64_t deadline_ns)
 {
@@ -44,7 +44,7 @@ EXPORTED uint64_t pages_used(struct ballast_table *table, int card)
     return table_used(table, card);
 }
 
-/* Bytes that programs hold by the driver's figures, modules and what no hook saw included. */
+/* Bytes that programs hold by the driver's figures, including modules and calls without a hook. */
 EXPORTED uint64_t pages_held(struct ballast_table *table, int card)
 {
     return table_charged(table, card);

@@ -1,4 +1,4 @@
-/* What the arbiter does to shared pages, for its native part. */
+/* Writes of the arbiter to shared pages, for its native part. */
 #ifndef BALLAST_PAGES_H
 #define BALLAST_PAGES_H
 

@@ -1,7 +1,7 @@
-/* Memory that outlives its frees: pools, physical memory of the VMM, graphs' nodes.
+/* Memory that outlives its frees: pools, physical memory (VMM), and memory nodes of graphs.
  *
- * A pool keeps what is freed, so it is charged what it has reserved, not what is in use. Physical
- * memory lives until its last handle and its last mapping are gone, in whatever order.
+ * A pool keeps freed memory, so it is charged its reserved size, not the size in use. Physical
+ * memory lives until its last handle and its last mapping are gone, in any order.
  */
 #include "account.h"
 #include "client.h"
@@ -24,7 +24,8 @@ static uint64_t attribute(uint64_t pool, int which)
     return pool && !REAL(cuMemPoolGetAttribute)(pool, which, &value) ? value : 0;
 }
 
-/* Reading the driver's figure and charging it are one step, or an old figure may come last. */
+/* The driver's figure is read and charged under this lock, or an old figure may overwrite a new
+ * one. */
 static pthread_mutex_t settling = PTHREAD_MUTEX_INITIALIZER;
 
 static void settle(uint64_t pool, int card)
@@ -36,8 +37,8 @@ static void settle(uint64_t pool, int card)
     pthread_mutex_unlock(&settling);
 }
 
-/* A pool gives back at a synchronisation, which we do not see: looked at before anything is refused
- * and before anything is reported. Keys up to MAX_DEVICES are graphs' memory. */
+/* A pool shrinks at a synchronisation, which we do not see, so pools are settled before a
+ * request is refused and before sizes are reported. Keys up to MAX_DEVICES are graphs' memory. */
 void pools_settle(void)
 {
     uint64_t from = MAX_DEVICES + 1, key;
@@ -58,8 +59,8 @@ static uint64_t current_pool(void)
     return pool;
 }
 
-/* What a pool has free it gives out without asking; the rest is reserved first, and handed over to
- * the pool's own account when the driver has made it so. */
+/* A pool serves requests from its free memory; the excess is reserved first, and becomes part of
+ * the pool's own charge after the driver's call. */
 #define TAKE_FROM(pool, call)                                                     \
     do {                                                                          \
         int card = gate_current_card();                                           \
@@ -154,7 +155,7 @@ struct properties {
 
 _Static_assert(offsetof(struct properties, location) == 8, "CUmemAllocationProp");
 
-/* The link of a handle counts its holds: handles given out, and mappings. */
+/* The link of a handle counts its references: handles and mappings. */
 HOOK(cuMemCreate)(uint64_t *handle, size_t bytes, const struct properties *want,
                   unsigned long long flags)
 {
@@ -206,7 +207,7 @@ HOOK(cuMemMap)(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsign
     return status;
 }
 
-/* The range is one of whole mappings, one after another; the driver refuses holes and parts. */
+/* The range consists of whole mappings; the driver refuses holes and parts of mappings. */
 HOOK(cuMemUnmap)(uint64_t at, size_t bytes)
 {
     int card;
@@ -230,7 +231,7 @@ struct node_parameters {
     uint64_t at;
 };
 
-/* A node takes its memory at the launch; one that can't fit is refused here, by its size. */
+/* A node takes its memory at the launch; one that cannot fit is refused here, by its size. */
 static bool fits(const struct node_parameters *want)
 {
     uint64_t cap, used;
@@ -279,7 +280,8 @@ HOOK(cuGraphAddNode)(void **node, void *graph, void *const *before, size_t n_bef
 HOOK_NODE(cuGraphAddNode_v2)
 HOOK_NODE(cuGraphAddNode_v3)
 
-/* After a launch: what the device keeps for graphs is charged as one pool, named by its device. */
+/* After a launch: the device's memory for graphs is charged as one pool, with the device as its
+ * key. */
 void pools_settle_graphs(int card)
 {
     int device = 0;

@@ -1,4 +1,4 @@
-/* Files that the arbiter hands over, mapped. */
+/* Maps the files that the arbiter hands over. */
 #ifndef BALLAST_SHARED_FILE_H
 #define BALLAST_SHARED_FILE_H
 
@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-/* Map `size` bytes of a file, or what it has if that is less, but no less than `least`; `size` is then
- * what was mapped. NULL: it is no page of ours. */
+/* Map `size` bytes of a file, or all of it if it is shorter, but at least `least`; `size` is
+ * then the mapped length. NULL: not a page of ours. */
 static inline void *map_checked(int file, size_t least, size_t *size, int protection)
 {
     struct stat about;
@@ -26,7 +26,7 @@ static inline void *map_checked(int file, size_t least, size_t *size, int protec
     return NULL;
 }
 
-/* Where a table of so many slots ends. */
+/* The size of a table with this many slots. */
 static inline size_t table_end(int n_slots)
 {
     return offsetof(struct ballast_table, slots) + (size_t)n_slots * sizeof(struct ballast_slot);

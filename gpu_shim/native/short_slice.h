@@ -1,6 +1,6 @@
-/* A thread of ours runs for microseconds, and others wait for it. It asks the scheduler for the
- * shortest slice, so that once woken it has the processor before the thread that is on it. That gives it no
- * more time than it had and needs no rights; a kernel below 6.12 takes it for nothing.
+/* The threads of this library run for microseconds while other threads wait for them. They
+ * request the scheduler's shortest slice, so that a woken thread gets the processor before the
+ * running one. That grants no more CPU time and needs no rights; a kernel below 6.12 ignores it.
  */
 #ifndef BALLAST_SHORT_SLICE_H
 #define BALLAST_SHORT_SLICE_H
@@ -11,7 +11,7 @@
 
 #define SHORT_SLICE_NS 100000u
 
-/* The calling thread, unless its program has given it a policy of its own. */
+/* Applies to the calling thread, unless its program has set another scheduling policy. */
 static inline void request_short_slice(void)
 {
     struct {

@@ -1,5 +1,5 @@
-/* Reserving is one compare-and-swap of the account: an add that is checked afterwards and taken
- * back would, for a moment, refuse a smaller request of another process that does fit.
+/* A reservation is one compare-and-swap of the account: an add that is checked and undone
+ * afterwards could briefly make another process's smaller request fail, though it fits.
  */
 #include "table.h"
 
@@ -11,13 +11,13 @@ static int known(int card)
     return card >= 0 && card < BALLAST_MAX_CARDS;
 }
 
-/* The account with `bytes` in place of what it had, one change later. */
+/* The account word with `bytes` in place of its old amount, and one change more. */
 static uint64_t moved(uint64_t word, uint64_t bytes)
 {
     return ((word & ~BYTES) + CHANGE) | (bytes & BYTES);
 }
 
-/* What a card is charged with: reserved, and beyond that; never below nothing. */
+/* The charged bytes of a card: reservations and overhead; never below 0. */
 static uint64_t charged(const struct ballast_account *account, uint64_t word)
 {
     int64_t sum = (int64_t)(word & BYTES) +
@@ -55,7 +55,7 @@ void table_charge(struct ballast_table *table, int slot, int card, uint64_t byte
         add(table, slot, card, bytes, false);
 }
 
-/* Never below zero: an account that were, would read as one that is full. */
+/* Never below zero: a negative account would read as a full one. */
 static void subtract(struct ballast_account *account, uint64_t bytes)
 {
     uint64_t word = atomic_load(&account->word);

@@ -24,9 +24,10 @@
 #include <stdint.h>
 
 #define BALLAST_MAGIC 0x53414c42u
-/* Both sides speak all versions from OLDEST on: running containers keep their library when the agent
- * is upgraded, or goes back to the release before. Since 1 the table has `context_bytes`, which was
- * reserved, and `overhead_bytes` may be negative; since 2 it has more slots than FEW_SLOTS. */
+/* Both sides speak all versions from OLDEST on: running containers keep their library when the
+ * agent is upgraded or downgraded by one release. Since version 1 the table has `context_bytes`
+ * in place of a reserved field, and `overhead_bytes` may be negative; since 2 it has more slots
+ * than FEW_SLOTS. */
 #define BALLAST_VERSION 3u
 #define BALLAST_OLDEST 1u
 #define BALLAST_MAX_CARDS 16
@@ -34,20 +35,20 @@
 #define BALLAST_FEW_SLOTS 256
 #define BALLAST_FEW_SLOTS_UNTIL 2u
 
-/* One card of the container. `word` is what all its processes have reserved, in the lower 48 bits,
- * and above them a count of changes, so that a reader sees whether anything moved meanwhile. */
+/* One card of the container. The lower 48 bits of `word` are the bytes that all its processes
+ * have reserved; the upper bits count changes, so that a reader can detect a concurrent one. */
 struct ballast_account {
     char uuid[48];
     _Atomic uint64_t word;
     _Atomic uint64_t cap_bytes;
-    /* What NVML shows beyond that: modules, and calls that no hook saw. Below 0 where contexts are
-     * smaller than `context_bytes`, which a process is charged for each context that it makes. */
+    /* The excess in NVML's figures: modules, and calls without a hook. Negative where contexts
+     * are smaller than `context_bytes`, with which each new context of a process is charged. */
     _Atomic int64_t overhead_bytes;
     _Atomic uint64_t context_bytes;
 };
 
-/* One process. `n_pending` changes of its figures are under way; a process that is killed in one
- * leaves it above 0, and the arbiter then counts anew. */
+/* One process. `n_pending` counts its unfinished changes; if the process is killed during one,
+ * it stays above 0, and the arbiter recomputes the accounts. */
 struct ballast_slot {
     _Atomic uint32_t pid;
     _Atomic uint32_t n_pending;
@@ -55,11 +56,11 @@ struct ballast_slot {
     _Atomic uint64_t n_gate_waits;
     _Atomic uint64_t gate_wait_ns;
     _Atomic uint64_t longest_wait_ns;
-    _Atomic uint64_t n_unknown; /* calls of entry points that no table names */
+    _Atomic uint64_t n_unknown; /* lookups of entry points that no table lists */
     uint64_t reserved[3];
 };
 
-/* One that an arbiter of version 1 or 2 made ends after FEW_SLOTS slots. */
+/* The table of an arbiter of version 1 or 2 ends after FEW_SLOTS slots. */
 struct ballast_table {
     uint32_t magic, version, n_cards, n_slots;
     uint64_t reserved[6];
@@ -67,29 +68,31 @@ struct ballast_table {
     struct ballast_slot slots[BALLAST_MAX_SLOTS];
 };
 
-/* OPEN: no other container wants the card. LEASED: until the deadline. CLOSED: ask, and wait. */
+/* OPEN: no other container wants the card. LEASED: open until the deadline. CLOSED: send WANT,
+ * and wait. */
 enum ballast_state { BALLAST_CLOSED = 0, BALLAST_OPEN = 1, BALLAST_LEASED = 2 };
 
 struct ballast_grant {
     _Atomic uint32_t state;
-    _Atomic uint32_t generation; /* counts the times this gate was closed or opened */
+    _Atomic uint32_t generation; /* counts the times that this gate was closed or opened */
     _Atomic uint64_t deadline_ns;
     uint64_t reserved[6];
 };
 
-/* Threads that wait for a change of grants: helper threads for closings, and for a thread of their process that
- * begins to want a card; threads that wait for their turn for openings. A helper that were woken then
- * too could have the processor before the thread that has something to launch. */
+/* Threads that wait for a change of grants. Helper threads wait for closings, and for a thread
+ * of their process that begins to want a card; launching threads wait for openings. A helper
+ * that were woken then too could take the processor from the thread that has something to
+ * launch. */
 #define BALLAST_HELPER 1u
 #define BALLAST_IN_TURN 2u
 
-/* `changes` is the futex: it moves whenever any grant does. A heartbeat older than a second means
- * that no arbiter is there to open gates, so they are open. */
+/* `changes` is the futex: it is incremented with every change of a grant. A heartbeat older than
+ * a second means that no arbiter is there to open gates, so they count as open. */
 struct ballast_grants {
     uint32_t magic, version, n_cards;
     _Atomic uint32_t changes;
     _Atomic uint64_t heartbeat_ns;
-    uint64_t plan_ns; /* length of a plan; 0: not said */
+    uint64_t plan_ns; /* length of a plan; 0: unknown */
     uint64_t reserved[4];
     struct ballast_grant cards[BALLAST_MAX_CARDS];
 };
@@ -102,8 +105,8 @@ enum ballast_kind {
     BALLAST_DRAINED = 5,
 };
 
-/* `value` is the version in HELLO, the slot in WELCOME, else the grant's generation. A HELLO that
- * brings a table says in `slot` which one the process had there, up to version 2 in `card`. */
+/* `value` is the version in HELLO, the slot in WELCOME, else the grant's generation. A HELLO
+ * with a table has the process's slot there in `slot`, up to version 2 in `card`. */
 struct ballast_message {
     uint8_t kind, card;
     uint16_t slot;

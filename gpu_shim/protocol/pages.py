@@ -1,7 +1,7 @@
 """Shared memory of one container: its memory table and its grants.
 
-Both are memory files without a name, handed over by descriptor. The table can't be resized, so no
-tenant can make us fault; no mapping of the grants after ours can be written.
+Both are memory files without a name, passed as descriptors. The table cannot be resized, so no
+tenant can cause a fault in the arbiter. No mapping of the grants after ours can be writable.
 """
 
 import ctypes
@@ -48,7 +48,7 @@ class Library:
             function.restype = ctypes.c_uint64 if name in _LONG else ctypes.c_uint32
 
     def call(self, name: str, page: "ctypes.Array[ctypes.c_char]", *arguments: int) -> int:
-        """What the function of this name returns for the page and the arguments."""
+        """Calls the function with the page and the arguments."""
         return int(getattr(self._c, name)(page, *arguments))
 
 
@@ -65,8 +65,8 @@ def _fresh(name: str, size: int) -> int:
 
 @dataclass(slots=True, frozen=True)
 class GateTally:
-    """How gates treated all processes that a container ever had, and how often they asked for what
-    we lack. Nothing of it gets less when a process ends."""
+    """Gate waits of all processes that the container ever had, and calls unknown to the library.
+    The figures never decrease when a process ends."""
 
     n_gate_waits: int
     longest_wait_ns: int
@@ -74,14 +74,14 @@ class GateTally:
 
 
 class Table:
-    """Memory of a container: caps, what is reserved, and by which process."""
+    """Memory of a container: caps, and reservations by process."""
 
     def __init__(self, library: Library, uuids: Iterable[str], fd: int = -1) -> None:
         self._library = library
         uuids = list(uuids)
         is_new = fd < 0
         self.fd = _fresh("ballast-table", wire.TABLE_SIZE) if is_new else fd
-        #: Of a table that is there, its size says it: what is in it a tenant may have written.
+        #: An existing table's size tells its slots: a tenant may have changed its contents.
         size = os.fstat(self.fd).st_size
         self.n_slots = (size - wire.SLOTS_AT) // wire.SLOT.size
         if is_new:
@@ -89,9 +89,9 @@ class Table:
         self._map, self._page = _map(self.fd, size)
         words = memoryview(self._map).cast("I")
         self._long_words = memoryview(self._map).cast("Q")
-        #: The first word of every slot: its process.
+        #: The first word of every slot: the pid of its process.
         self._owners = words[self._slot_at(0) // 4 :: wire.SLOT.size // 4]
-        #: Mostly free: the one after that which was taken last.
+        #: Usually free: the slot after the last one taken.
         self._next_slot = 0
         head = (wire.MAGIC, wire.VERSION, len(uuids), self.n_slots)
         wire.TABLE_HEAD.pack_into(self._map, 0, *head)
@@ -101,9 +101,9 @@ class Table:
 
     @staticmethod
     def is_usable(fd: int) -> bool:
-        """Whether a descriptor that a process sent is a table that an arbiter once made.
+        """Whether a descriptor from a process is a table that an arbiter created.
 
-        It has just the seals of one and may be written: else it could not be mapped.
+        It has exactly the seals of one and is writable, or it could not be mapped.
         """
         try:
             seals = int(fcntl.fcntl(fd, _GET_SEALS))
@@ -114,29 +114,29 @@ class Table:
             return False
 
     def set_cap(self, card: int, n_bytes: int) -> None:
-        """Set what all processes together may have of a card."""
+        """Set the cap of a card for all processes together."""
         self._library.call("pages_set_cap", self._page, card, n_bytes)
 
     def set_overhead(self, card: int, n_bytes: int) -> None:
-        """Set what is charged besides, by the driver's figures; may be negative."""
+        """Set the additional charge, from the driver's figures; may be negative."""
         self._library.call("pages_set_overhead", self._page, card, n_bytes)
 
     def set_context(self, card: int, n_bytes: int) -> None:
-        """Set what a process is charged for each context that it makes on a card."""
+        """Set the charge for each context that a process creates on a card."""
         self._library.call("pages_set_context", self._page, card, n_bytes)
 
     def used_bytes(self, card: int) -> int:
-        """What all processes together have reserved of a card."""
+        """Bytes that all processes together have reserved of a card."""
         return self._library.call("pages_used", self._page, card)
 
     def held_bytes(self, card: int) -> int:
-        """What they hold of it by the driver's figures: modules and what no hook saw included."""
+        """Bytes that they hold by the driver's figures, with modules and calls without a hook."""
         return self._library.call("pages_held", self._page, card)
 
     def take_slot(self, pid: int, wish: int = -1, version: int = wire.VERSION) -> int:
         """A slot for a process whose library speaks `version`; -1: full.
 
-        It is the one that the process had before (`wish`) if that is free or its own.
+        The process's previous slot (`wish`) if that is free or its own.
         """
         n_known = self.n_slots if version >= wire.MANY_SLOTS_SINCE else wire.FEW_SLOTS
         slot = self._next_slot
@@ -156,11 +156,11 @@ class Table:
         return [(slot, pid) for slot, pid in enumerate(self._owners.tolist()) if pid]
 
     def forget(self, slot: int) -> bool:
-        """Free what a process that is gone had; False: reconcile later."""
+        """Free the reservations of a process that has ended; False: reconcile later."""
         return bool(self._library.call("pages_forget", self._page, slot, self.n_slots))
 
     def reconcile(self) -> bool:
-        """Make the accounts the sums of the slots; False where something moved meanwhile."""
+        """Set each account to the sum of the slots; False if something changed meanwhile."""
         return bool(self._library.call("pages_reconcile", self._page, self.n_slots))
 
     def tally(self) -> GateTally:
@@ -171,7 +171,7 @@ class Table:
         return GateTally(sum(n_waits), max(longest_ns), sum(n_unknown))
 
     def _figures_at(self) -> range:
-        """Where a slot's last four figures are in the first one, in words of eight bytes."""
+        """The positions of a slot's last four figures in the first slot, in 8-byte words."""
         first = self._slot_at(0) // 8 + 1 + wire.MAX_CARDS
         return range(first, first + 4)
 
@@ -187,7 +187,7 @@ class Grants:
         self.fd = _fresh("ballast-grants", wire.GRANTS_SIZE)
         self._map, self._page = _map(self.fd, wire.GRANTS_SIZE)
         wire.GRANTS_HEAD.pack_into(self._map, 0, wire.MAGIC, wire.VERSION, n_cards, 0, 0, 0)
-        # Our own mapping stays writable; no other can become so.
+        # Our own mapping stays writable; no later one can be.
         seals = _FIXED | _NO_FUTURE_WRITE | _NO_SEALS
         fcntl.fcntl(self.fd, _ADD_SEALS, seals)
         for card in range(n_cards):
@@ -195,15 +195,15 @@ class Grants:
 
     @property
     def address(self) -> int:
-        """Where the page is in memory, for as long as this object lives."""
+        """The page's address in memory, valid while this object lives."""
         return ctypes.addressof(self._page)
 
     def set_gate(self, card: int, gate: Gate, deadline_ns: int) -> int:
-        """Set a gate and wake the threads that wait for it; its new generation."""
+        """Set a gate and wake the threads that wait for it; returns the new generation."""
         return self._library.call("pages_set_gate", self._page, card, int(gate), deadline_ns)
 
     def set_plan(self, plan_ns: int) -> None:
-        """Say how long a plan is: no launch is held for longer by work of its own program."""
+        """Set the length of a plan: no launch waits longer for its own program's work."""
         at = 24
         self._map[at : at + 8] = plan_ns.to_bytes(8, "little")
 

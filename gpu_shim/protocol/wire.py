@@ -1,4 +1,4 @@
-"""The protocol between the arbiter and the native library; `layout.h` says the same in C.
+"""The protocol between the arbiter and the native library; `layout.h` is the same in C.
 
     process                          arbiter
       HELLO [table it had before] ->
@@ -9,8 +9,8 @@
                                    <- grant: CLOSED
       DRAINED card                ->   what was launched before the gate closed has ended
 
-Messages are 16 bytes on a SEQPACKET socket; grants are words in shared memory. A message that is
-not just so ends the connection: every field comes from a tenant.
+Messages are 16 bytes on a SEQPACKET socket; grants are words in shared memory. An invalid message
+ends the connection: every field comes from a tenant.
 """
 
 import struct
@@ -24,7 +24,7 @@ VERSION: Final = 3
 OLDEST: Final = 1
 MAX_CARDS: Final = 16
 MAX_SLOTS: Final = 2048
-#: A library older than `MANY_SLOTS_SINCE` knows these, and so does a table that was made then.
+#: The slots that a library older than `MANY_SLOTS_SINCE`, and a table of that time, have.
 FEW_SLOTS: Final = 256
 MANY_SLOTS_SINCE: Final = 3
 
@@ -50,7 +50,7 @@ class Gate(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a message says."""
+    """The kind of a message."""
 
     HELLO = 1
     WELCOME = 2
@@ -63,7 +63,7 @@ class Kind(IntEnum):
 class Message:
     """`value` is the version in HELLO, the slot in WELCOME, else the grant's generation.
 
-    `slot` is the one that a process had before its HELLO; up to version 2 it stands in `card`.
+    `slot` is the process's slot before its HELLO; up to version 2 it is in `card`.
     """
 
     kind: Kind
@@ -73,12 +73,12 @@ class Message:
     slot: int = 0
 
     def encode(self) -> bytes:
-        """As it goes over the socket."""
+        """The encoded message."""
         return MESSAGE.pack(self.kind, self.card, self.slot, self.value, self.pid)
 
 
 def decode(data: bytes, n_cards: int) -> Message | None:
-    """The message of a process, or None where it is not one that a process may send."""
+    """The message of a process, or None if a process may not send it."""
     if len(data) != MESSAGE.size:
         return None
     kind, card, slot, value, pid = MESSAGE.unpack(data)
