@@ -23,7 +23,7 @@ from gpu_shim.policy.leases import LeaseSettings
 
 MS: Final = 1_000_000
 _log = structlog.get_logger(__name__)
-#: Every option can also be given as a variable: --lease-ms as BALLAST_AGENT_LEASE_MS.
+#: Every option is also an environment variable: --lease-ms is BALLAST_AGENT_LEASE_MS.
 ENVIRONMENT: Final = "BALLAST_AGENT"
 _OF_SERVICE: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT($|_[0-9])", re.ASCII)
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
@@ -130,7 +130,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 def main(
     listen: str, lease_ms: int, precision_percent: int, longest_gap_ms: int, **given: Any
 ) -> None:
-    """Hold the containers of this node to their memory and their time on the GPU."""
+    """Enforce the memory and GPU-time limits of this node's containers."""
     logs.configure()
     for name, meant in unknown_settings(os.environ).items():
         _log.warning("setting not known", setting=name, did_you_mean=meant)
@@ -144,8 +144,8 @@ def main(
 
 
 def unknown_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Variables that are named like settings and are none, each with the setting that was probably
-    meant, or "". kubelet makes variables of Services; these are passed over."""
+    """Unknown variables with the prefix of settings, each with the closest known one, or "".
+    Variables that kubelet creates for Services are skipped."""
     known: set[str] = set()
     for option in main.params:
         stated = (option.envvar,) if isinstance(option.envvar, str) else ()
@@ -158,11 +158,11 @@ def unknown_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 async def serve(options: AgentOptions) -> None:
-    """Run the agent; returns never."""
-    # Only to run are compiled modules needed, not for the help.
+    """Run the agent; never returns."""
+    # Compiled modules are needed only to run, not for the help.
     from gpu_shim.agent.program import Program, alone, cards_of  # noqa: PLC0415
 
-    # Each process of each pod has one descriptor here.
+    # Each process of each pod needs one descriptor here.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     await alone(options)

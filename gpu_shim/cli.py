@@ -19,7 +19,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 class CaseVerdict(msgspec.Struct):
-    """What became of one case."""
+    """The result of one case."""
 
     id: str
     verdict: str
@@ -63,7 +63,7 @@ def run(paths: tuple[Path, ...], mode: str, is_json: bool, only: str, **real: An
 def _runner(
     mode: str, driver: Path | None, libraries: Path | None, plans: int
 ) -> Callable[[CardCase], CaseOutcome]:
-    """What runs a case; raises UsageError where the options do not go together."""
+    """The function that runs a case; raises UsageError if the options do not go together."""
     if mode == "virtual":
         return virtual.run
     if driver is None:
@@ -105,7 +105,7 @@ def _tell(verdict: CaseVerdict, is_json: bool) -> None:
 
 
 def _summary(verdicts: Sequence[CaseVerdict]) -> int:
-    """Print the counts; 1 where something failed, or where nothing was there to pass."""
+    """Print the counts; 1 if a case failed, or if there was none."""
     n_failed = sum(each.verdict == "failed" for each in verdicts)
     click.echo(f"{len(verdicts) - n_failed} passed, {n_failed} failed, 0 skipped")
     return int(n_failed > 0 or not verdicts)
@@ -137,7 +137,7 @@ def top(url: str, every: float, once: bool, is_json: bool) -> None:
             found = watcher.look(every)
             said = msgspec.json.encode(found).decode() if is_json else text(found)
         except TopError as error:
-            # An agent that is replaced is back soon; one that never was there is not.
+            # A replaced agent is back soon; one that never answered is an error.
             if once or not said:
                 raise click.ClickException(str(error)) from None
             click.echo(str(error), err=True)

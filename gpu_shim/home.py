@@ -1,7 +1,7 @@
-"""What a container that shares cards has of ours: one folder, mounted read-only.
+"""The folder of a container that shares cards, which is mounted read-only.
 
-`lib/` holds the libraries, `gpu.conf` the caps, `ld.so.preload` what the container's loader reads
-first, and `run/` the arbiter's socket.
+`lib/` holds the libraries, `gpu.conf` the caps, `ld.so.preload` the list for the container's
+loader, and `run/` the arbiter's socket.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ INSIDE: Final = "/usr/lib/ballast"
 
 
 def furnish(home: Path, libraries: Path, cards: Iterable[ContainerCard]) -> None:
-    """Make the folder, or write the caps of one that is there anew; raises OSError.
+    """Create the folder, or rewrite the caps of an existing one; raises OSError.
 
-    `libraries` is where ours were built. Only caps ever change: the other files are mounted as
-    they are, and new ones would not be seen.
+    `libraries` is where ours were built. Only caps ever change: the other files are mounted as they
+    are, and replacements would not be seen.
     """
     (home / "lib").mkdir(parents=True, exist_ok=True)
     for name in LIBRARIES:
@@ -33,17 +33,17 @@ def furnish(home: Path, libraries: Path, cards: Iterable[ContainerCard]) -> None
 
 
 def preloaded(home: Path | str) -> list[str]:
-    """What a loader has to load first where the folder is seen as `home`."""
+    """The libraries to preload if the folder is seen as `home`."""
     return [f"{home}/lib/{name}" for name in LIBRARIES]
 
 
 def socket_path(home: Path) -> Path:
-    """The socket that the container's programs speak to."""
+    """The socket to which the container's programs connect."""
     return home / "run" / "arbiter.sock"
 
 
 def _write(path: Path, data: bytes) -> None:
-    """The file appears whole or not at all, also where we are killed meanwhile."""
+    """Write the file atomically, even if we are killed meanwhile."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_bytes(data)
     fresh.replace(path)

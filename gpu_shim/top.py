@@ -1,6 +1,6 @@
 """`ballast gpu top`: the cards of a node, the pods on them, and what each pod uses.
 
-Read from the agent's page of metrics. Shares are parts of a card's time between two looks.
+Read from the agent's metrics. Shares are parts of a card's time between two scrapes.
 """
 
 import time
@@ -21,12 +21,12 @@ Key = tuple[str, ...]
 
 
 class TopError(Exception):
-    """There is no agent to be asked; the message says where, and why."""
+    """No agent could be read; the message says where, and why."""
 
 
 @dataclass(slots=True)
 class MetricsPage:
-    """The agent's figures at one moment, by the metrics' names."""
+    """The agent's metrics at one moment, by name."""
 
     cards: dict[Key, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     pods: dict[Key, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
@@ -37,7 +37,7 @@ class MetricsPage:
 
 
 class CardUsage(msgspec.Struct):
-    """One card. `held` is None where time is not sliced."""
+    """One card. `held` is None without time-slicing."""
 
     index: int
     uuid: str
@@ -50,7 +50,7 @@ class CardUsage(msgspec.Struct):
 
 
 class PodUsage(msgspec.Struct):
-    """One pod on one card; parts of time are None where it is not sliced."""
+    """One pod on one card; parts of time are None without time-slicing."""
 
     card: int
     pod: str
@@ -62,7 +62,7 @@ class PodUsage(msgspec.Struct):
 
 
 class View(msgspec.Struct):
-    """What is shown at once. `notes` are sentences about what is not as it should be."""
+    """One output. `notes` are sentences about problems."""
 
     node: str
     mode: str
@@ -72,7 +72,7 @@ class View(msgspec.Struct):
 
 
 def read(url: str) -> MetricsPage:
-    """What the agent says; raises TopError."""
+    """The agent's metrics; raises TopError."""
     if not url.startswith(("http://", "https://")):
         raise TopError(f"{url} is no http:// address")
     try:
@@ -88,7 +88,7 @@ def read(url: str) -> MetricsPage:
 
 
 def figures(text: str) -> MetricsPage:
-    """The same from the text of a page; raises ValueError."""
+    """The metrics in the text of a page; raises ValueError."""
     page = MetricsPage()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -109,7 +109,7 @@ def figures(text: str) -> MetricsPage:
 
 
 def view(before: MetricsPage, after: MetricsPage, took_s: float) -> View:
-    """What there is now, and what was held between two looks."""
+    """The state in `after`, and the time held between `before` and `after`."""
     index_of = {uuid: int(index) for index, uuid in after.cards}
     pods = sorted(
         (
@@ -161,18 +161,18 @@ def _notes(page: MetricsPage) -> list[str]:
 
 
 def _mib(now: dict[str, float], *names: str) -> int:
-    """The first of these figures that is there."""
+    """The first of these metrics that is present, in MiB."""
     return int(next((now[name] for name in names if name in now), 0.0)) // _MIB
 
 
 def _held(before: dict[str, float], now: dict[str, float], took_s: float) -> float | None:
-    """The part of the time; an agent that started anew counts from nought."""
+    """The part of the time held; a restarted agent counts from 0."""
     name = "gpu_held_seconds_total"
     return max(0.0, now[name] - before.get(name, now[name])) / took_s if name in now else None
 
 
 def text(shown: View) -> str:
-    """The view as tables for people."""
+    """The view as tables."""
     modes = {"off": "time is not sliced", "strict": "strict shares", "fair": "fair shares"}
     n_pods = len({each.pod for each in shown.pods})
     title = f"{shown.node}: {_count(len(shown.cards), 'card')}, shared by {_count(n_pods, 'pod')}"
@@ -221,7 +221,7 @@ def _part(part: float | None) -> str:
 
 
 def _columns(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Rows as text, columns as wide as they need to be."""
+    """Rows as text, with aligned columns."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -232,14 +232,14 @@ def _columns(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 @dataclass(slots=True)
 class Watcher:
-    """Looks again and again. The first look has nothing to be compared with, so it is two."""
+    """Scrapes repeatedly. The first view needs two scrapes to compare."""
 
     url: str
     _last: MetricsPage | None = None
     _last_s: float = 0.0
 
     def look(self, every_s: float) -> View:
-        """The view of the time since the last look, at least `every_s`; raises TopError."""
+        """The view of the time since the last scrape, at least `every_s`; raises TopError."""
         if self._last is None:
             self._last, self._last_s = read(self.url), time.monotonic()
         time.sleep(max(0.0, self._last_s + every_s - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Keeps the node as its GpuNode says: a folder for each pod, and the arbiter told of all."""
+"""Keeps the node as its GpuNode describes it: a folder and a container of the arbiter per pod."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,11 @@ _log = structlog.get_logger("gpu_shim.agent")
 
 @dataclass(slots=True)
 class Agent:
-    """The node's pods that share cards. `apply` and `map_cards` are how anything changes.
+    """The node's pods that share cards. Only `apply` and `map_cards` change them.
 
-    `devices` are all cards by their index in the ledger; those of `unmapped` are not known to be
-    ours yet, so no pod is let on them. `whole` are UUIDs by the uid of the pod that has them alone.
-    `is_running` tells whether a pod has containers, which have its folder mounted.
+    `devices` are all cards with their index in the ledger; those in `unmapped` are not known to be
+    ours yet, so no pod may use them. `whole` are UUIDs by the uid of the pod that has exclusive
+    use. `is_running` tells whether a pod has containers, which mount the pod's folder.
     """
 
     node: str
@@ -44,7 +44,7 @@ class Agent:
     whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmapped: frozenset[int] = frozenset()
     ledger: GpuNode | None = None
-    #: Whether the node's pool lends memory that no pod asked for.
+    #: Whether the node's pool lends memory that no pod requested.
     is_lending: bool = False
     is_synced: bool = False
     is_running: Callable[[str], bool] = lambda _uid: False
@@ -52,11 +52,11 @@ class Agent:
 
     @property
     def rows(self) -> Sequence[Row]:
-        """What the node's GpuNode says of pods."""
+        """The rows of the node's GpuNode."""
         return self.ledger.spec.rows if self.ledger is not None else ()
 
     def apply(self, node: GpuNode | None) -> None:
-        """Make the node what its GpuNode says; None: it has none, so no card is shared."""
+        """Bring the node to the state of its GpuNode; None: there is none, so no card is shared."""
         self.ledger = node
         rows = self.rows
         known = {
@@ -69,7 +69,7 @@ class Agent:
         current = {tenant.uid: tenant for tenant in wanted}
         for uid in [uid for uid in self.tenants if uid not in current]:
             self._remove(uid)
-        # Pods that shrink come first, so that the sum of all is never above the card.
+        # Shrinking pods come first, so that the sum never exceeds the card.
         for tenant in sorted(wanted, key=self._growth):
             if self.tenants.get(tenant.uid) != tenant and (why := self._admit(tenant)):
                 rejected.append(Rejected(tenant.uid, why))
@@ -83,9 +83,9 @@ class Agent:
         self._changed = asyncio.Event()
 
     def map_cards(self, devices: Sequence[Device], unmapped: frozenset[int]) -> None:
-        """Take in which card each index of the ledger means, and the health of all.
+        """Update the card of each index of the ledger, and the health of all cards.
 
-        Rows that could not be served are tried again.
+        Rejected rows are tried again.
         """
         if self.rejected or (list(devices), unmapped) != (list(self.devices), self.unmapped):
             self.devices, self.unmapped = devices, unmapped
@@ -93,7 +93,7 @@ class Agent:
                 self.apply(self.ledger)
 
     def running(self) -> Mapping[int, str]:
-        """UUIDs of the cards that pods share now, by the index that their rows name."""
+        """UUIDs of the cards that pods share now, by the index in their rows."""
         return {
             share.index: card.uuid
             for row in live(self.rows)
@@ -102,15 +102,15 @@ class Agent:
         }
 
     def row(self, uid: str) -> Row | None:
-        """What the ledger says that the pod has of this node."""
+        """The pod's live row in the ledger of this node."""
         return next((row for row in live(self.rows) if row.uid == uid), None)
 
     async def changes(self) -> None:
-        """Return when the node is next said to be something, changed or not."""
+        """Return when the node's state is next applied, changed or not."""
         await self._changed.wait()
 
     async def knows(self, uid: str, patience_s: float) -> bool:
-        """Whether the pod can have what its row says; waits for the row for as long as given."""
+        """Whether the pod's row is served; waits up to `patience_s` for the row."""
         loop = asyncio.get_running_loop()
         until = loop.time() + patience_s
         while uid not in self.tenants and uid not in self.whole:
@@ -121,7 +121,7 @@ class Agent:
         return True
 
     def slice_by(self, rules: TimeSlicing) -> None:
-        """Deal time as the node's pool says, from now on; `apply` must follow."""
+        """Apply the time-slicing settings of the node's pool from now on; `apply` must follow."""
         precision = Fraction(rules.precision_percent, 100)
         settings = replace(
             self.arbiter.settings, lease_ns=rules.lease_milliseconds * _MS, precision=precision
@@ -140,7 +140,7 @@ class Agent:
         return {uid: table for uid in self.tenants if (table := containers[uid].table) is not None}
 
     def home(self, uid: str) -> Path:
-        """The folder that the pod's containers have mounted."""
+        """The folder that the pod's containers mount."""
         return self.state / uid
 
     def _admit(self, tenant: SharingPod) -> str:
@@ -166,8 +166,8 @@ class Agent:
     def sweep(self) -> None:
         """Remove the folders of pods that have neither a row nor a running container.
 
-        A row can be missing for a moment (a GpuNode that is restored). A container keeps the folder
-        that it was started with, so only that folder can connect its processes again.
+        A row can be missing briefly (a GpuNode that is restored). A container keeps the folder that
+        it was started with, so its processes can reconnect only through that folder.
         """
         if not self.is_synced:
             return

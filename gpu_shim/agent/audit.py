@@ -1,8 +1,8 @@
-"""Compares what the driver says with what the tables and the ledger say, once a second.
+"""Compares the driver's figures with the tables and the ledger, once a second.
 
-What a pod's processes have beyond what the library counted (contexts, modules, calls no hook saw)
-is charged to the pod. Found are: a process of a pod that uses a shared card without the library, a
-pod that stays above its cap, and a pod that uses a card that the ledger gave to others.
+A pod is charged for the memory of its processes that the library did not count: contexts, modules,
+calls without a hook. Breaches are: a process that uses a shared card without the library, a pod
+that stays above its cap, and a pod on a card that the ledger gave to other pods.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from gpu_shim.protocol.pages import Table
 
 #: A pod is reported when it is above its cap by more than this part of it.
 SLACK_PERCENT: Final = 2
-#: It is evicted for that only above what no hook can refuse: for each process, the context beyond
-#: its charge, and modules that are loaded late.
+#: It is evicted for that only above a further margin, for memory that no hook can refuse: for each
+#: process, the context beyond its charge, and modules that are loaded late.
 MARGIN_MIB: Final = 1024
-#: How long something must go on: a process is seen by the driver before it has said hello, and
-#: after a restart of the agent every process says HELLO again.
+#: How long a breach must last: the driver sees a process before it has sent HELLO, and after a
+#: restart of the agent every process sends HELLO again.
 PATIENCE_S: Final = 3.0
 _MIB: Final = 1 << 20
 
@@ -32,18 +32,18 @@ Sight = Mapping[str, Mapping[int, int]]
 
 @dataclass(slots=True, frozen=True)
 class Breach:
-    """A pod that breaks its bounds."""
+    """A breach of a pod's bounds."""
 
     uid: str
     reason: Reason
     message: str
-    #: Whether the pod may be evicted for it: an honest program cannot come to this.
+    #: Whether the pod may be evicted for it, because no honest program causes it.
     is_evictable: bool = True
 
 
 @dataclass(slots=True, frozen=True)
 class CardUsers:
-    """The pods that may use each card: those that share it, with tables, or the only one."""
+    """The pods that may use each card: those that share it, with their tables, or its only pod."""
 
     tenants: Iterable[SharingPod]
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -63,16 +63,16 @@ class CardUsers:
 
 @dataclass(slots=True)
 class Auditor:
-    """`pod_of` tells the uid of the pod that a process of the host belongs to, or nothing.
+    """Finds breaches. `pod_of` returns the uid of the pod of a host process, or the empty string.
 
-    `seen` is what the driver last said that pods had, in bytes by (uid, card's UUID).
+    `seen` is the pods' memory in the driver's last figures, in bytes by (uid, card's UUID).
     """
 
     pod_of: Callable[[int], str]
-    #: What a process is charged for each context.
+    #: MiB charged to a process for each context.
     context_mib: int = 0
     seen: dict[tuple[str, str], int] = field(default_factory=dict)
-    #: By the same: what the last look would have charged, and what is charged.
+    #: By the same keys: the last estimate, and the current charge.
     _estimates: dict[tuple[str, str], int] = field(default_factory=dict)
     _charged: dict[tuple[str, str], int] = field(default_factory=dict)
     _since: dict[tuple[str, str, str], float] = field(default_factory=dict)
@@ -84,15 +84,15 @@ class Auditor:
         now_s: float,
         used: Mapping[str, Sequence[int]] = _NONE,
     ) -> list[Breach]:
-        """Charge what was not counted, and report pods that have broken bounds for long enough.
+        """Charge uncounted memory, and return the breaches that have lasted for `PATIENCE_S`.
 
-        `used` is what the tables said by uid and card before the driver was asked: a free while it
-        answers must not look like memory that no hook saw. Of a card that is not in `sight` nothing
-        is said and nothing changed.
+        `used` are the tables' figures by uid and card before the driver was asked: memory that is
+        freed meanwhile must not count as unseen by the hooks. Cards that are not in `sight` are
+        skipped.
         """
         joined = {uid: {pid for _, pid in table.owners()} for uid, table in ledger.tables.items()}
         claimed = {pid: uid for uid, pids in joined.items() for pid in pids}
-        # The kernel's word first: a tenant may write what it likes into its own table.
+        # The kernel's answer takes precedence: a tenant may write anything into its own table.
         pods = {
             pid: self.pod_of(pid) or claimed.get(pid, "") for pids in sight.values() for pid in pids
         }
@@ -112,7 +112,7 @@ class Auditor:
                     table.set_overhead(
                         at, self._overhead(key, sum(mine.values()) - counted, n_ours)
                     )
-                # What others have written into theirs is nothing to this one.
+                # Other pods' tables do not count for this one.
                 found += _unprotected(tenant, card, mine, joined.get(tenant.uid, set()))
                 found += _over_cap(tenant, card, mine)
         for uuid, users in ledger.users().items():
@@ -120,9 +120,9 @@ class Auditor:
         return self._lasting(found, now_s)
 
     def _overhead(self, key: tuple[str, str], beyond: int, n_processes: int) -> int:
-        """What to charge beyond what was counted: it moves only as far as two looks agree."""
-        # A context may be smaller than its charge; memory that was counted and is not there yet
-        # (managed, for instance) stays charged.
+        """The charge beyond what was counted; it changes only as far as two checks agree."""
+        # A context may be smaller than its charge; counted memory that is not allocated yet
+        # (managed memory, for instance) stays charged.
         estimate = max(beyond, -n_processes * self.context_mib * _MIB)
         last = self._estimates.get(key, estimate)
         self._estimates[key] = estimate
@@ -131,7 +131,7 @@ class Auditor:
         return self._charged[key]
 
     def _lasting(self, found: Iterable[tuple[str, Breach]], now_s: float) -> list[Breach]:
-        """Those that were found ever since `PATIENCE_S` ago."""
+        """The breaches that were found in every check of the last `PATIENCE_S`."""
         keyed = {(each.uid, each.reason, uuid): each for uuid, each in found}
         self._since = {key: self._since.get(key, now_s) for key in keyed}
         return [each for key, each in keyed.items() if now_s - self._since[key] >= PATIENCE_S]
@@ -161,7 +161,7 @@ def _over_cap(
 def _not_given(
     uuid: str, users: set[str], seen: Mapping[int, int], pods: Mapping[int, str]
 ) -> Iterable[tuple[str, Breach]]:
-    """Pods on a card that others have. Processes of the host itself are the host's business."""
+    """Pods on a card that was given to other pods. Processes outside pods are ignored."""
     for pid in seen:
         if pods[pid] and pods[pid] not in users:
             what = f"process {pid} uses {uuid}, which is given to others"

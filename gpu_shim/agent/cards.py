@@ -1,7 +1,7 @@
-"""All that is known of the node's cards: which there are, their health, and their users.
+"""The node's cards: which exist, their health, and their users.
 
-Three sides tell: the driver (or a file) which cards there are, their health what is wrong with
-them, and kubelet, where a device plugin owns the cards, which it gave for which index.
+There are three sources: the driver (or a file) lists the cards, `Health` holds their faults, and,
+if a device plugin owns the cards, kubelet tells which card it gave for which index.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from gpu_shim.agent.indices import Hold, keep_indices, settle
 
 @dataclass(slots=True)
 class Cards:
-    """Tells the agent whenever anything of it changes.
+    """Updates the agent whenever the cards change.
 
-    With `is_by_plugin` a card is only used once kubelet has given it to us; until it was asked
-    (`holds` is None) that is true of none.
+    With `is_by_plugin` a card is used only once kubelet has given it to us; until kubelet was asked
+    (`holds` is None), no card is.
     """
 
     agent: Agent
@@ -33,16 +33,16 @@ class Cards:
     _node: GpuNode | None = None
 
     def begin(self, node: GpuNode | None) -> None:
-        """Take in what was known of the cards before this agent started, and their users."""
+        """Start from the cards and users that were known before this agent started."""
         self._node = node
         self._before = node.status.devices if node is not None else ()
         self.publish()
 
     def publish(self) -> None:
-        """Put everything together anew and tell the agent."""
+        """Combine the sources and update the agent."""
         node = self.agent.ledger or self._node
         used = {card.index for row in node.spec.rows for card in row.cards} if node else set()
-        # One that is ill is shown, and looked for, even if no pod uses it.
+        # An unhealthy card is shown, and looked for, even if no pod uses it.
         used |= {each.index for each in self._before if each.uuid in self.health.ill}
         devices = [self._with_health(each) for each in self._kept(used)]
         unmapped = frozenset[int]()

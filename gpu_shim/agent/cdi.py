@@ -1,8 +1,8 @@
-"""Which CDI device means a card, by the specifications that lie on the node.
+"""The CDI device of a card, from the specifications on the node.
 
 NVIDIA's container toolkit writes `nvidia.com/gpu`, the device plugin of NVIDIA's operator
-`k8s.device-plugin.nvidia.com/gpu`; a runtime refuses a container that names a device of neither.
-A specification is JSON or YAML: `kind`, and `devices` with a `name` each.
+`k8s.device-plugin.nvidia.com/gpu`; a runtime refuses a container that names an unknown device. A
+specification is JSON or YAML: `kind`, and `devices` with a `name` each.
 """
 
 import json
@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 import yaml
 
-#: In the order of the runtime's defaults; of the same kind, the later one wins there.
+#: In the runtime's default order; for the same kind, the runtime uses the later one.
 FOLDERS: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-#: Taken first if several kinds name a card; others follow by name.
+#: Preferred if several kinds name a card; other kinds follow by name.
 PREFERRED: Final = ("nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu")
 _MOST_BYTES: Final = 4 << 20
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -34,14 +34,14 @@ class Specification:
 
 @dataclass(slots=True)
 class CdiDevices:
-    """The node's specifications, read again when a file changes; a given `kind` needs none."""
+    """The node's specifications, read again when a file changes; a given `kind` replaces them."""
 
     folders: Iterable[Path] = FOLDERS
     kind: str = ""
     _read: dict[Path, tuple[tuple[int, int], Specification | None]] = field(default_factory=dict)
 
     def name_of(self, uuid: str) -> str:
-        """The device of a card, such as nvidia.com/gpu=GPU-...; "" if no specification has it."""
+        """The card's device, such as nvidia.com/gpu=GPU-...; "" if no specification has it."""
         if self.kind:
             return f"{self.kind}={uuid}"
         self._refresh()
@@ -81,7 +81,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _read(path: Path, n_bytes: int) -> Specification | None:
-    """What a file says; None, and a line in the log, if it is no specification."""
+    """The specification in a file; None, with a warning in the log, if it is invalid."""
     try:
         if n_bytes > _MOST_BYTES:
             raise ValueError(f"it has {n_bytes} bytes")

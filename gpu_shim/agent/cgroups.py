@@ -1,6 +1,6 @@
-"""Which pod a process of the host belongs to, by its control group: the kernel's word, not its own.
+"""The pod of a host process, by its control group, which the kernel vouches for.
 
-Numbers of processes mean what they mean to us only where we see all of the host (`hostPID`).
+Process numbers are those of the host only if we run in its namespace (`hostPID`).
 """
 
 import errno
@@ -14,8 +14,7 @@ from typing import Final
 
 #: `pod<uid>` as kubelet names groups; the systemd driver writes the uid with underscores.
 _POD: Final = re.compile(rb"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
-#: Bytes of a process's list of groups: one line each, of which there are a dozen at most. The
-#: kernel hands it out whole.
+#: Bytes of a process's list of groups, a dozen lines at most, which the kernel returns in one read.
 _LONGEST: Final = 1 << 16
 PROC: Final = Path("/proc")
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -24,22 +23,22 @@ _PEER_PIDFD: Final = 77
 
 
 def pod_of(pid: int, proc: Path = PROC) -> str:
-    """The uid of the process's pod; empty where it has none or is gone."""
+    """The uid of the process's pod; empty if it has none or has ended."""
     # The innermost: the node itself may be a pod of another cluster.
     found = _POD.findall(_groups(pid, proc))
     return found[-1].decode().replace("_", "-") if found else ""
 
 
 def is_in_container(pid: int, pod: str, container: str, proc: Path = PROC) -> bool:
-    """Whether the process runs in this container of the pod; runtimes name its group by its id."""
+    """Whether the process runs in this container of the pod; its group is named by container id."""
     is_named = bool(container) and container.encode() in _groups(pid, proc)
     return is_named and pod_of(pid, proc) == pod
 
 
 def _groups(pid: int, proc: Path) -> bytes:
-    """The process's control groups as the kernel lists them; empty where it is gone."""
+    """The process's control groups as the kernel lists them; empty if it has ended."""
     try:
-        # Done for every process that comes, so without the layers of `open`.
+        # Done for every new process, so without the layers of `open`.
         file = os.open(f"{proc}/{pid}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
@@ -52,21 +51,21 @@ def _groups(pid: int, proc: Path) -> bytes:
 
 
 def pod_of_peer(connection: socket.socket, proc: Path = PROC) -> str:
-    """The uid of the pod that connected the other end; empty where none did, or it is gone.
+    """The uid of the pod that connected the other end; empty if none did, or its process has ended.
 
-    It is the process that called `connect`, even if another one holds the socket now. Its
-    number may have been given to another process since: from Linux 6.5 on that is noticed.
+    The kernel reports the process that called `connect`, even if another one holds the socket now.
+    Its number may have been reused since; from Linux 6.5 on that is detected.
     """
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid: int = _CREDENTIALS.unpack(raw)[0]
-    # Nought: it is in a space of numbers that we don't see.
+    # 0: the process is in a PID namespace that we cannot see.
     uid = pod_of(pid, proc) if pid > 0 else ""
-    # Asked afterwards: a process that lives now had its number while its group was read.
+    # Checked afterwards: a process that is still alive had its number while its group was read.
     return uid if uid and _is_connector_alive(connection) else ""
 
 
 def _is_connector_alive(connection: socket.socket) -> bool:
-    """Whether the process that connected lives; an older kernel can't tell, so it is believed."""
+    """Whether the process that connected is alive; older kernels cannot tell, so true there."""
     try:
         connector = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError as error:

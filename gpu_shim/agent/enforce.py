@@ -1,7 +1,8 @@
-"""Looks at the node once a second, and reports or evicts pods that break their bounds.
+"""Checks the node once a second, and reports or evicts pods that break their bounds.
 
-An evicted pod is deleted, with a short grace, not by the Eviction API: a tenant could keep itself
-by a PodDisruptionBudget of its own, and the right to delete can be limited to pods of this node.
+An evicted pod is deleted with a short grace period, not through the Eviction API: a tenant could
+protect itself by its own PodDisruptionBudget, and the right to delete can be limited to pods of
+this node.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.restarts import Restarts
 
 EVERY_S: Final = 1.0
-#: A program that breaks its bounds has this long to end by itself. With the time until it is found
-#: (`audit.PATIENCE_S`, and a look) and kubelet's own, it is gone ten seconds after its first use.
+#: The grace period of an evicted pod. With the time until detection (`audit.PATIENCE_S`, and one
+#: check) and kubelet's own, the pod is gone ten seconds after its first use.
 GRACE_S: Final = 3
 
 _log = structlog.get_logger("gpu_shim.agent")
@@ -36,7 +37,7 @@ _log = structlog.get_logger("gpu_shim.agent")
 
 @dataclass(slots=True)
 class Sources:
-    """Where findings come from; a node without a driver or a runtime has fewer."""
+    """The sources of findings; a node without a driver or a runtime has fewer."""
 
     nvml: Nvml | None = None
     plugin: NodePlugin | None = None
@@ -45,10 +46,10 @@ class Sources:
 
 @dataclass(slots=True, frozen=True)
 class EvictionSettings:
-    """Whether pods are evicted that were found, after how long, and of which namespaces never.
+    """Whether pods with findings are evicted, after how long, and which namespaces are exempt.
 
-    Tools of the node (DCGM, validators of NVIDIA's operator) use cards that are given to pods; of
-    their namespaces nothing is reported either.
+    Tools of the node (DCGM, validators of NVIDIA's operator) use cards that are given to pods;
+    their namespaces are exempt from reports too.
     """
 
     is_on: bool = False
@@ -58,10 +59,10 @@ class EvictionSettings:
 
 @dataclass(slots=True)
 class Enforcer:
-    """Reports findings, each once for as long as it lasts; restarts and evicts where asked to.
+    """Reports each finding once while it lasts; restarts and evicts if enabled.
 
-    A pod is evicted once, and only for what an honest program cannot do: when every look for
-    `eviction.after_s` has found something of one reason to evict it for.
+    A pod is evicted once, and only for what no honest program does: when every check for
+    `eviction.after_s` has found an evictable breach with the same reason.
     """
 
     api: Client
@@ -72,22 +73,22 @@ class Enforcer:
     restarts: Restarts | None = None
     findings: list[Breach] = field(default_factory=list)
     n_evicted: int = 0
-    #: What was reported and lasts, as (uid, reason).
+    #: Reported findings that still last, as (uid, reason).
     told: set[tuple[str, str]] = field(default_factory=set)
-    #: Since when there is something to evict for, by the same.
+    #: Since when an evictable finding lasts, by the same key.
     evictable_since: dict[tuple[str, str], float] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)
     clock: Callable[[], float] = time.monotonic
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             await self.act([*self._started_bare(), *await self.audit()])
             self.restart()
 
     async def audit(self) -> list[Breach]:
-        """What the driver shows; nothing on a node without one."""
+        """Findings from the driver's figures; none on a node without a driver."""
         nvml = self.sources.nvml
         if nvml is None:
             return []
@@ -96,7 +97,7 @@ class Enforcer:
             for uid, table in self.agent.tables().items()
         }
         sight = await asyncio.to_thread(_see, nvml, list(self._ledger().users()))
-        # From here to the end no await: what is looked at is what there is.
+        # No await from here to the end, so the figures stay consistent.
         return self.sources.auditor.look(self._ledger(), sight, self.clock(), used)
 
     def _ledger(self) -> CardUsers:
@@ -110,11 +111,11 @@ class Enforcer:
         return self.restarts.findings() if self.restarts is not None else ()
 
     def count(self) -> Mapping[str, int]:
-        """How many pods are beyond their bounds now, by reason."""
+        """How many pods break their bounds now, by reason."""
         return Counter(each.reason for each in self.findings)
 
     async def act(self, found: list[Breach]) -> None:
-        """Report what is new; where that is the policy, evict, again and again until accepted."""
+        """Report new findings; if enabled, evict, with retries until the API server accepts."""
         self.findings = found = [each for each in found if not self._is_spared(each.uid)]
         self.told &= {(each.uid, each.reason) for each in found}
         self.going &= {each.uid for each in found}
@@ -127,7 +128,7 @@ class Enforcer:
                 self.going.add(uid)
 
     def restart(self) -> None:
-        """End the containers without the library that kubelet starts again, after their report."""
+        """End reported containers without the library that kubelet starts again."""
         if self.restarts is None:
             return
         for each in self.restarts.due():
@@ -168,7 +169,7 @@ class Enforcer:
             self.events.record(about, reason, message, "Warning")
 
     async def _evict(self, uid: str) -> bool:
-        """Whether the pod is going, or is none of this cluster's."""
+        """Evict the pod; return whether it is being deleted, or does not belong to this cluster."""
         known = self._name_of(uid)
         if known is None:
             return True
@@ -191,9 +192,9 @@ class Enforcer:
 
 
 def _see(nvml: Nvml, uuids: Iterable[str]) -> Sight:
-    """What the driver says of these cards; blocks for as long as it likes.
+    """The driver's figures of these cards; may block for any time.
 
-    A card that does not answer is its health's business (`watch`), and hides no other card.
+    A card that does not answer is left out; `watch` handles its health.
     """
     sight = dict[str, Mapping[int, int]]()
     for uuid in uuids:

@@ -1,4 +1,4 @@
-"""What the API says about this node, handed to the agent: its GpuNode and its node pool."""
+"""Passes the node's GpuNode and its node pool from the API to the agent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +11,10 @@ from gpu_shim.agent.agent import Agent
 
 @dataclass(slots=True)
 class Follower:
-    """Tells the agent whatever changes, once both kinds are known.
+    """Updates the agent with every change, once both kinds are known.
 
-    With `is_by_pool` the node's pool says how time is dealt and whether memory is lent; a node
-    without one does neither.
-    `begin` is told of the GpuNode as it was found, ahead of everything else.
+    With `is_by_pool` the node's pool determines time slicing and memory lending; without a pool,
+    the defaults of a pool apply. `begin` is called first, with the GpuNode as it was found.
     """
 
     agent: Agent
@@ -26,7 +25,7 @@ class Follower:
     synced: set[type] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
-        """One event of either reflector."""
+        """Apply one event of either reflector."""
         if isinstance(event, Synced):
             self.synced.add(event.kind)
         elif isinstance(event, Upserted):
@@ -56,6 +55,6 @@ class Follower:
             self.node = None
 
     def _rules(self) -> GpuNodePoolSpec:
-        """What the pool of this node says."""
+        """The spec of this node's pool."""
         pool = self.node.pool if self.node is not None else DEFAULT_POOL
         return self.pools.get(pool, GpuNodePoolSpec())

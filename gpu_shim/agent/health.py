@@ -1,8 +1,8 @@
-"""Which cards may not be given away, why, and until when.
+"""Which cards must not be used, why, and until when.
 
-A card becomes unhealthy at once: by an error of its own, by silence, or because the driver asks for
-a reset. It becomes healthy again when the driver has said twice in a row that it asks for nothing,
-or with the next boot. A driver that never says what it asks for leaves only the boot.
+A card becomes unhealthy at once: by its own error, by silence, or because the driver asks for a
+reset. It becomes healthy again after two clean checks in a row of the driver's recovery action, or
+with the next boot. If the driver does not report recovery actions, only a boot does it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ import msgspec
 from gpu_shim.agent.nvml import Look
 from gpu_shim.agent.xids import classify
 
-#: Looks in a row that must find nothing before a card is trusted again.
+#: Clean checks in a row until a card is healthy again.
 CLEAN_LOOKS: Final = 2
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 SILENT: Final = "does not answer the driver: reset the GPU or reboot the node"
@@ -28,7 +28,7 @@ class _File(msgspec.Struct):
 
 @dataclass(slots=True)
 class Health:
-    """What is wrong with cards, by UUID. Kept in a file, for an agent that comes after us."""
+    """The faults of cards, by UUID. Kept in a file for the next agent."""
 
     path: Path
     boot: str
@@ -37,7 +37,7 @@ class Health:
     _clean: dict[str, int] = field(default_factory=dict)
 
     def recall(self) -> None:
-        """Take in what an agent before us knew, if the node was not booted since."""
+        """Load the previous agent's faults, unless the node was booted since."""
         try:
             kept = msgspec.json.decode(self.path.read_bytes(), type=_File)
         except (OSError, msgspec.DecodeError):
@@ -46,7 +46,7 @@ class Health:
             self.ill = kept.ill
 
     def saw_xid(self, uuid: str, number: int) -> str:
-        """Take in an error; the sentence about it."""
+        """Record an error; return the sentence about it."""
         self.n_xids[number] = self.n_xids.get(number, 0) + 1
         fault, sentence = classify(number)
         if fault == "card":
@@ -54,11 +54,11 @@ class Health:
         return sentence
 
     def saw_silence(self, uuid: str) -> None:
-        """The card did not answer."""
+        """Record that the card did not answer."""
         self._mark(uuid, self.ill.get(uuid, SILENT))
 
     def looked(self, uuid: str, look: Look) -> None:
-        """Take in how the card is now."""
+        """Record the result of a check."""
         if look.recovery or look.is_remap_failed:
             asks = f"the driver asks to {look.recovery}" if look.recovery else classify(64)[1]
             self._mark(uuid, self.ill.get(uuid, asks))
@@ -69,7 +69,7 @@ class Health:
                 self._keep()
 
     def sentences(self, uuids: Iterable[str]) -> list[str]:
-        """What is wrong with these cards, one sentence for each that is ill."""
+        """The faults of these cards, one sentence for each unhealthy one."""
         return [f"{uuid}: {self.ill[uuid]}" for uuid in uuids if uuid in self.ill]
 
     def _mark(self, uuid: str, why: str) -> None:
@@ -86,7 +86,7 @@ class Health:
 
 
 def boot_id(path: Path = BOOT_ID) -> str:
-    """Tells this boot of the machine from every other; empty where the kernel does not say."""
+    """Identifies the current boot of the machine; empty if the kernel does not provide it."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -1,8 +1,8 @@
 """Keeps NVIDIA's device plugin off the cards that pods share.
 
-For every shared card one pod of ours asks for a whole GPU and sleeps. Kubelet picks the card; which
-one it was is read from its PodResources API, and from then on that is the card which the ledger's
-index means. Needed only where a device plugin owns the cards.
+For every shared card a holder pod requests a whole GPU and sleeps. Kubelet picks the card; the
+agent reads the choice from the PodResources API, and from then on the ledger's index means that
+card. Needed only if a device plugin owns the cards.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from gpu_shim.agent.podresources import Given, KubeletError, PodResources
 from gpu_shim.agent.tenants import is_whole, live
 
 EVERY_S: Final = 1.0
-#: A holder that kubelet refused (there is no such GPU, or none left) is made again this much later.
+#: Delay before a holder is created again that kubelet refused (no such GPU, or none left).
 RETRY_S: Final = 30.0
-#: Where kubelet says that every holder has its GPU, the API server is asked this often whether all
-#: is as it should be: it is every node of the cluster that asks.
+#: While kubelet reports a GPU for every holder, the API server is asked only this often, since
+#: every node of the cluster asks.
 LOOK_S: Final = 300.0
 PREFIX: Final = "ballast-holder"
 LABELS: Final = {
@@ -44,28 +44,28 @@ _log = structlog.get_logger("gpu_shim.holders")
 
 @dataclass(slots=True, frozen=True)
 class Style:
-    """How holder pods are made."""
+    """How holder pods are created."""
 
     node: str
     namespace: str
     image: str
-    #: Of the Node; empty where the agent's login does not say.
+    #: UID of the Node; empty if the agent's token does not name it.
     node_uid: str = ""
 
 
 def shared_indices(rows: Sequence[Row]) -> set[int]:
-    """Cards of which some pod has only a part."""
+    """Indices of cards of which a pod has only a part."""
     return {card.index for row in live(rows) for card in row.cards if card.milli < MILLI_PER_GPU}
 
 
 def holder_name(node: str, index: int) -> str:
-    """The one name that the holder of a node's card can have."""
+    """The name of the holder pod of a node's card."""
     digest = hashlib.sha256(node.encode()).hexdigest()[:10]
     return f"{PREFIX}-{digest}-{index}"
 
 
 def holder_pod(style: Style, index: int) -> dict[str, Any]:
-    """A pod that has a whole GPU and does nothing with it. It may do nothing else either."""
+    """A pod that occupies a whole GPU, does nothing, and has no privileges."""
     contained = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -84,19 +84,19 @@ def holder_pod(style: Style, index: int) -> dict[str, Any]:
         "name": holder_name(style.node, index),
         "namespace": style.namespace,
         "labels": LABELS,
-        # The cluster autoscaler need not keep a node for a pod that only holds a card of it.
+        # A pod that only holds a card must not keep the cluster autoscaler from removing the node.
         "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
     }
     if style.node_uid:
-        # `kubectl drain` stops at pods that no controller makes again. The agent makes it again
-        # while it is needed, and the Node stands for it: an agent's pod is replaced by upgrades,
-        # and its holders would go with it.
+        # `kubectl drain` refuses to delete pods without a controller. The Node is named as the
+        # controller: the agent creates a needed holder again, and an agent's pod as its owner would
+        # take the holders with it at every upgrade.
         owner = {"apiVersion": "v1", "kind": "Node", "name": style.node, "uid": style.node_uid}
         metadata["ownerReferences"] = [owner | {"controller": True}]
     return {
         "metadata": metadata,
         "spec": {
-            # Not scheduled: the ledger has given the card already.
+            # Not scheduled: the ledger has already allocated the card.
             "nodeName": style.node,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -114,14 +114,14 @@ def holder_pod(style: Style, index: int) -> dict[str, Any]:
 
 
 def is_holder(given: Given, style: Style) -> bool:
-    """Whether the pod is a holder, be it needed or not."""
+    """Whether the pod is a holder, needed or not."""
     return given.namespace == style.namespace and given.name.startswith(f"{PREFIX}-")
 
 
 def holds_of(
     rows: Sequence[Row], given: Sequence[Given], style: Style
 ) -> tuple[list[Hold], list[str]]:
-    """What kubelet gave for which indices; sentences about GPUs that no row speaks of."""
+    """The cards that kubelet gave for each index, and sentences about GPUs without a row."""
     index_of = {holder_name(style.node, each): each for each in shared_indices(rows)}
     whole = {
         (row.namespace, row.name): tuple(card.index for card in row.cards)
@@ -142,7 +142,7 @@ def holds_of(
 
 @dataclass(slots=True)
 class Holders:
-    """Makes and removes holder pods as rows come and go, and tells `cards` what came of it."""
+    """Creates and removes holder pods as rows change, and updates `cards`."""
 
     api: Client
     kubelet: PodResources
@@ -155,7 +155,7 @@ class Holders:
     _look_at_s: float = 0.0
 
     def problems(self) -> list[str]:
-        """What keeps cards from being ours, in sentences."""
+        """Why cards are not ours yet, in sentences."""
         now_s = asyncio.get_running_loop().time()
         refused = [
             f"kubelet refused {name} a GPU: does NVIDIA's device plugin run?"
@@ -165,7 +165,7 @@ class Holders:
         return self.cards.conflicts + refused + self.strangers
 
     async def run(self) -> None:
-        """Keep them until cancelled; what fails is tried again."""
+        """Keep the holders until cancelled; retry failures."""
         last = ""
         while True:
             try:
@@ -195,7 +195,7 @@ class Holders:
             self.cards.publish()
 
     def _is_due(self, needed: Collection[str], given: Sequence[Given]) -> bool:
-        """Whether holders may have to be made or removed."""
+        """Whether holders may have to be created or removed."""
         held = {each.name for each in given if is_holder(each, self.style)}
         is_missing = any(each not in held and self._may_make(each) for each in needed)
         is_late = asyncio.get_running_loop().time() >= self._look_at_s

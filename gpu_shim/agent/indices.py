@@ -1,8 +1,8 @@
-"""Which card an index of the ledger means.
+"""The card of each index of the ledger.
 
-Rows name cards by index, and must go on meaning the same card: the driver numbers cards anew when
-one is missing at boot. Where NVIDIA's device plugin owns the cards, kubelet picks the card for a
-pod that asks for one; which it picked is learned afterwards, and the index follows the fact.
+Rows name cards by index, and an index must keep its card: the driver renumbers cards when one is
+missing at boot. If NVIDIA's device plugin owns the cards, kubelet picks the card for a pod; the
+agent learns its choice afterwards and changes the index accordingly.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,10 +16,10 @@ from extender.api.kinds import Device
 def keep_indices(
     found: Sequence[Device], before: Sequence[Device], used: Collection[int]
 ) -> list[Device]:
-    """The cards that were found, each under the index that it had before.
+    """The cards that were found, each with its previous index.
 
-    A card that is missing stays, unhealthy, for as long as its index is `used` by rows. New cards
-    get the driver's own number where that is free, else the lowest that is.
+    A missing card stays, unhealthy, while its index is `used` by rows. A new card gets the driver's
+    number if that is free, else the lowest free one.
     """
     index_of = {device.uuid: device.index for device in before if device.uuid}
     by_uuid = {device.uuid: device for device in found}
@@ -41,7 +41,7 @@ def keep_indices(
 
 @dataclass(slots=True, frozen=True)
 class Hold:
-    """What kubelet gave to one pod: these cards for these indices, in any order."""
+    """Cards that kubelet gave to one pod for these indices, in any order."""
 
     indices: tuple[int, ...]
     uuids: tuple[str, ...]
@@ -49,7 +49,7 @@ class Hold:
 
 @dataclass(slots=True, frozen=True)
 class Meaning:
-    """Devices as the ledger shall see them; indices in no hold; where facts contradict."""
+    """Devices as the ledger is to see them; indices without a hold; contradictions."""
 
     devices: list[Device]
     unheld: frozenset[int]
@@ -57,10 +57,10 @@ class Meaning:
 
 
 def settle(devices: Sequence[Device], holds: Sequence[Hold], running: Mapping[int, str]) -> Meaning:
-    """What each index means after these holds.
+    """The card of each index after these holds.
 
-    `running` are the cards on which pods of an index run already: an index does not move under
-    them, whatever kubelet says later.
+    `running` are the cards of indices whose pods run already: such an index keeps its card,
+    whatever kubelet reports later.
     """
     by_uuid = {device.uuid: device for device in devices}
     pinned = {index: uuid for index, uuid in running.items() if uuid in by_uuid}
@@ -86,7 +86,7 @@ def settle(devices: Sequence[Device], holds: Sequence[Hold], running: Mapping[in
 
 
 def _pairs(hold: Hold, wanted: Sequence[str], now: Mapping[int, str]) -> list[tuple[int, str]]:
-    """Indices with the cards they mean: as they are where that fits, the rest in order."""
+    """Indices with their cards: unchanged where possible, the others in order."""
     same = [(index, now[index]) for index in hold.indices if now.get(index) in wanted]
     indices = [index for index in hold.indices if now.get(index) not in wanted]
     rest = [uuid for uuid in wanted if uuid not in {uuid for _, uuid in same}]

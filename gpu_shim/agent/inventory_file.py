@@ -1,4 +1,4 @@
-"""The cards of the node, from a file: for nodes that are described rather than asked.
+"""The node's cards from a file, for nodes without NVML.
 
 devices:
 - {index: 0, uuid: GPU-..., memoryMiB: 81920, model: NVIDIA-H100}
@@ -13,7 +13,7 @@ from extender.api.kinds import Device
 
 
 class InventoryError(Exception):
-    """The file can't be used; the message names it and says why."""
+    """The file cannot be used; the message names it and says why."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,5 +35,5 @@ def read_inventory(path: Path) -> Sequence[Device]:
 
 
 def by_index(devices: Sequence[Device]) -> Mapping[int, Device]:
-    """The same, to be looked up by the indices that ledger rows use."""
+    """The devices by the index that ledger rows use."""
     return {device.index: device for device in devices}

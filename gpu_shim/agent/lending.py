@@ -1,9 +1,9 @@
-"""What pods may have of a card above their requests: memory of the card that no request covers.
+"""Lends memory of a card that no request covers to pods with a limit above their requests.
 
-All pods of a card that state a limit may have the same amount above their requests, each at most up
-to its limit. A pod that holds more than that, because another pod came to the card, keeps what it
-holds: its new allocations are refused, and the others are lent that much less. Every request of a
-pod that has started can therefore be had at any time; a pod that starts waits until its own can.
+All pods of a card that state a limit may use the same amount above their requests, each at most up
+to its limit. A pod that holds more than that, because another pod came to the card, keeps it: its
+new allocations are refused, and the other pods are lent that much less. So every started pod can
+allocate its request at any time; a pod that starts waits until its own request is free.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.tenants import SharingPod
 from gpu_shim.arbiter.container import MIB, Container, ContainerCard
 
-#: Interval at which caps follow what pods have freed; rows that change are followed at once.
+#: Interval at which caps follow freed memory; changed rows are followed at once.
 EVERY_S: Final = 1.0
 
 
 @dataclass(slots=True, frozen=True)
 class MemoryUse:
-    """What a pod may have and has of a card. Without a limit, `limit_mib` is the request."""
+    """A pod's request, limit and use of a card. Without a limit, `limit_mib` is the request."""
 
     request_mib: int
     limit_mib: int
@@ -33,18 +33,18 @@ class MemoryUse:
 
     @property
     def lent_mib(self) -> int:
-        """What it has above its request."""
+        """The memory that it holds above its request."""
         return max(0, min(self.held_mib, self.limit_mib) - self.request_mib)
 
     def cap_mib(self, level_mib: int) -> int:
-        """What it may have where each pod may have `level_mib` above its request."""
+        """Its cap if each pod may use `level_mib` above its request."""
         return self.request_mib + min(level_mib, self.limit_mib - self.request_mib)
 
 
 def lending_level(unbooked_mib: int, pods: Iterable[MemoryUse]) -> int:
-    """The most that every pod may have above its request, if only `unbooked_mib` are lent.
+    """The most that every pod may use above its request, if `unbooked_mib` are lent in all.
 
-    What a pod has above that stays lent to it. 0 where more is lent than there is.
+    A pod that holds more keeps it. 0 if more is lent than there is.
     """
     pods = list(pods)
 
@@ -55,10 +55,10 @@ def lending_level(unbooked_mib: int, pods: Iterable[MemoryUse]) -> int:
 
 
 def lent_caps(unbooked_mib: int, pods: Mapping[str, MemoryUse]) -> dict[str, int]:
-    """The cap of each pod in MiB, by uid, where `unbooked_mib` of a card are lent.
+    """The cap of each pod in MiB, by uid, if `unbooked_mib` of a card are lent.
 
-    A pod that holds more than its equal part has that part as its cap; its peers have less, until
-    it has freed the difference.
+    A pod that holds more than its equal part is capped at that part; the others have less until it
+    has freed the difference.
     """
     part_mib = lending_level(unbooked_mib, [replace(pod, held_mib=0) for pod in pods.values()])
     level_mib = lending_level(unbooked_mib, pods.values())
@@ -70,11 +70,11 @@ def lent_caps(unbooked_mib: int, pods: Mapping[str, MemoryUse]) -> dict[str, int
 
 @dataclass(slots=True)
 class Lender:
-    """Sets the caps of pods that state a limit, where the node's pool lends memory.
+    """Sets the caps of pods that state a limit, if the node's pool lends memory.
 
-    `limits` are in MiB of each card, by the pod's uid; until the runtime has said what runs
-    (`is_told`), a pod that is not among them may have any. `seated` are pods that have started:
-    their requests were free.
+    `limits` are in MiB of each card, by the pod's uid. Until the runtime has listed its containers
+    (`is_told`), a pod without an entry may have any limit. `seated` are pods that have started, and
+    so got their requests.
     """
 
     agent: Agent
@@ -92,7 +92,7 @@ class Lender:
     def settle(self) -> None:
         """Set every cap by what pods hold now.
 
-        Caps that fall come first; others rise once it is known what pods hold under these.
+        Lower caps are set first; higher ones follow once the use under the lower caps is known.
         """
         agent = self.agent
         is_lending = agent.is_lending and self.is_told
@@ -109,7 +109,7 @@ class Lender:
     def _change(
         self, container: Container, caps: Mapping[tuple[str, str], int], is_falling: bool = False
     ) -> bool:
-        """Set those caps of a pod that fall, or all; whether any changed."""
+        """Set the pod's lower caps, or all; return whether any changed."""
         cards = tuple(
             ContainerCard(card.uuid, min(cap, card.cap_mib) if is_falling else cap)
             for card in container.cards
@@ -121,7 +121,7 @@ class Lender:
         return True
 
     def shortage(self, uid: str) -> str:
-        """Why a pod that shares cards can't start yet; empty where its request is free.
+        """Why a pod that shares cards cannot start yet; empty if its request is free.
 
         A pod that has started before is never held back.
         """
@@ -148,7 +148,7 @@ class Lender:
         return ""
 
     def bounds(self) -> list[SharingPod]:
-        """All pods, with what they may hold of each card: their cap, or what they were lent."""
+        """All pods, with the most that they may hold of each card: the cap, or more if lent."""
         use, found = self._use(), list[SharingPod]()
         for uid, tenant in self.agent.tenants.items():
             cards = []
@@ -160,7 +160,7 @@ class Lender:
         return found
 
     def _use(self) -> dict[str, dict[str, MemoryUse]]:
-        """What pods have of each card, by the card's UUID and the pod's uid."""
+        """The pods' use of each card, by the card's UUID and the pod's uid."""
         found = dict[str, dict[str, MemoryUse]]()
         for uid, tenant in self.agent.tenants.items():
             container = self.agent.arbiter.containers.get(uid)
@@ -177,7 +177,7 @@ class Lender:
         return next((each.memory_mib for each in self.agent.devices if each.uuid == uuid), 0)
 
     def _booked_mib(self, uuid: str) -> int:
-        """What rows promise of a card, also of pods that are still to come."""
+        """The memory of a card that rows promise, also to pods that have not started."""
         indices = {each.index for each in self.agent.devices if each.uuid == uuid}
         return sum(
             card.memory_mib
@@ -188,7 +188,7 @@ class Lender:
 
 
 def limit_of(annotations: Mapping[str, str]) -> int:
-    """The limit in MiB that a pod's annotations state; 0 where there is none to be understood."""
+    """The limit in MiB that a pod's annotations state; 0 if there is no valid one."""
     try:
         return read_memory_limit(annotations)
     except UnitError:

@@ -1,6 +1,6 @@
-"""What the agent's own token says of the node that it was made for.
+"""Reads the node from the agent's own token.
 
-Kubelet asks for a token bound to the agent's pod; the API server writes the pod's node into it
+Kubelet requests a token bound to the agent's pod; the API server writes the pod's node into it
 (Kubernetes 1.32, claim `kubernetes.io`.`node`). So the agent needs no right to read Nodes.
 """
 
@@ -28,9 +28,9 @@ class _Claims(Struct):
 
 
 def node_uid(token: str, node: str) -> str:
-    """UID of the Node `node` as the token names it; empty where it names none or another one.
+    """UID of the Node `node` from the token; empty if it names none or another one.
 
-    The signature is not checked: the API server does so, and what is read here gives no right.
+    The signature is not checked: the API server does that, and the UID grants no right.
     """
     try:
         payload = token.split(".")[1]
@@ -42,7 +42,7 @@ def node_uid(token: str, node: str) -> str:
 
 
 def own_node_uid(node: str, path: Path = TOKEN) -> str:
-    """The same of the token that kubelet mounted; empty where there is none."""
+    """The same from the token that kubelet mounted; empty if there is none."""
     try:
         return node_uid(path.read_text("utf-8").strip(), node)
     except OSError:

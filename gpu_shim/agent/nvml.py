@@ -1,8 +1,8 @@
-"""What the driver itself says: its cards, which process has how much memory, and what broke.
+"""The driver's view: its cards, the memory of each process, and errors.
 
-NVIDIA's own binding (nvidia-ml-py) of libnvidia-ml. Every call may block for as long as the driver
-likes, so all of this runs in threads. Raises NvmlError, which names the call; a card that fell
-off the bus is CardLost.
+Uses NVIDIA's own binding (nvidia-ml-py) of libnvidia-ml. Every call may block for any time, so
+calls run in threads. Raises NvmlError, which names the call; a card that fell off the bus raises
+CardLost.
 """
 
 import contextlib
@@ -45,17 +45,18 @@ class CardLost(NvmlError):  # noqa: N818
 
 @dataclass(slots=True, frozen=True)
 class Look:
-    """How a card is. `recovery` is what the driver asks for: empty is nothing, None is no word."""
+    """The state of a card. `recovery` is the action that the driver requests: empty if none, None
+    if it does not report one."""
 
     recovery: str | None = None
     is_remap_failed: bool = False
 
 
 class Nvml:
-    """The library, initialised. One at a time: the binding keeps it in a global.
+    """The initialised library. Only one at a time: the binding keeps it in a global.
 
-    Threads may call anything at once. Handles of cards do not outlive `reopen`, so no call goes on
-    during it; waiting for errors has a lock of its own, since it lasts.
+    Any thread may call any method. Handles of cards do not outlive `reopen`, so calls exclude it.
+    Waiting for errors takes long, so it has its own lock.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -72,7 +73,7 @@ class Nvml:
         self._call("nvmlInit")
 
     def reopen(self) -> None:
-        """Begin anew: a card that was reset is only seen again after this."""
+        """Initialise again: a card that was reset is visible only after this."""
         with self._waiting, self._lock:
             self._handles.clear()
             self._uuids.clear()
@@ -82,13 +83,13 @@ class Nvml:
             self._call("nvmlInit")
 
     def devices(self) -> Sequence[Device]:
-        """All cards, in the driver's order. Cards cut into instances are left out."""
+        """All cards, in the driver's order. Cards in MIG mode are left out."""
         with self._lock:
             found = [self._device(index) for index in range(self._call("nvmlDeviceGetCount"))]
         return [device for device in found if device is not None]
 
     def _device(self, index: int) -> Device | None:
-        """None for a card that is lost: a card that was known before is shown as unhealthy."""
+        """None for a lost card: a card that was known before is shown as unhealthy."""
         try:
             handle = self._call("nvmlDeviceGetHandleByIndex", index)
             if self._mode(handle) == pynvml.NVML_DEVICE_MIG_ENABLE:
@@ -100,7 +101,7 @@ class Nvml:
             return None
 
     def cuda_version(self) -> int:
-        """The newest CUDA that the driver knows, as it counts: 13050 is 13.5; 0: it doesn't say."""
+        """The driver's CUDA version, such as 13050 for 13.5; 0 if it does not report one."""
         with self._lock:
             return int(self._if_there("nvmlSystemGetCudaDriverVersion_v2") or 0)
 
@@ -110,7 +111,7 @@ class Nvml:
             return int(self._call("nvmlDeviceGetMinorNumber", self._handle(uuid)))
 
     def processes(self, uuid: str) -> Mapping[int, int]:
-        """Bytes of the card's memory by pid, contexts and all. What the driver hides counts 0."""
+        """Bytes of the card's memory by pid, including contexts. Hidden figures count as 0."""
         found = defaultdict[int, int](int)
         with self._lock:
             for name in _LISTS:
@@ -119,7 +120,7 @@ class Nvml:
         return found
 
     def look(self, uuid: str) -> Look:
-        """How the card is now; raises CardLost."""
+        """The card's current state; raises CardLost."""
         with self._lock:
             handle = self._handle(uuid)
             self._call("nvmlDeviceGetUUID", handle)
@@ -139,12 +140,12 @@ class Nvml:
                 raise NvmlError(f"nvmlEventSetWait: {error}") from error
             if not event.eventType & pynvml.nvmlEventTypeXidCriticalError:
                 return None
-            # Not asked of the card, which may have fallen off the bus with this error.
+            # From the cache: the card may have fallen off the bus with this error.
             uuid = self._uuids.get(_address(event.device))
             return (uuid, int(event.eventData)) if uuid is not None else None
 
     def _registered(self) -> Any:
-        """The set of events that all cards are registered with."""
+        """The event set with which all cards are registered."""
         if self._events is None:
             events = self._call("nvmlEventSetCreate")
             for device in self.devices():
@@ -159,7 +160,7 @@ class Nvml:
         return int(found[0]) if found else 0
 
     def _usable(self, handle: Any) -> int:
-        """MiB of the card that programs can have: the driver keeps some for itself."""
+        """MiB of the card that programs can use: the driver reserves some for itself."""
         memory = self._if_there("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
         if memory is None:
             memory = self._call("nvmlDeviceGetMemoryInfo", handle)
@@ -178,7 +179,7 @@ class Nvml:
         return self._handles[uuid]
 
     def _if_there(self, name: str, *arguments: Any) -> Any:
-        """What the call says; None where driver or card do not know it."""
+        """The call's result; None if the driver or the card does not support it."""
         unknown = (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NOT_SUPPORTED)
         try:
             return self._call(name, *arguments)

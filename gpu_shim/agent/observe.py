@@ -1,4 +1,4 @@
-"""What the agent shows: health, and figures of its cards and of every pod that shares one."""
+"""The agent's health endpoints, and metrics of its cards and of every pod that shares one."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ from gpu_shim.protocol.pages import GateTally
 _MIB: Final = 1 << 20
 _SECOND: Final = 1_000_000_000
 
-#: Name: what it says, its labels, whether it only grows.
+#: By name: help text, labels, whether it is a counter.
 _POD: Final = ("namespace", "pod", "card")
 _CARD: Final = ("card", "index")
 FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
@@ -75,7 +75,7 @@ Sample = tuple[str, tuple[str, ...], float]
 
 @dataclass(slots=True, frozen=True)
 class Parts:
-    """What figures are taken from; a part that a node does not have is None."""
+    """The sources of the metrics; a part that a node does not have is None."""
 
     agent: Agent
     waits: Waits = field(default_factory=Waits)
@@ -85,13 +85,13 @@ class Parts:
 
 
 class Figures(Collector):
-    """Reads all figures when they are asked for."""
+    """Collects all metrics when they are scraped."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     def collect(self) -> Iterable[Metric]:
-        """One sample for each pod and card, and some of the agent's own."""
+        """One sample for each pod and card, and some of the agent itself."""
         found: dict[str, Metric] = {}
         for name, (text, labels, is_counter) in FIGURES.items():
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
@@ -130,7 +130,7 @@ class Figures(Collector):
             yield "gpu_overrun_seconds", labels, account.overrun_ns / _SECOND
 
     def _rows(self) -> Iterable[Sample]:
-        """Pods that hold cards, whole ones too."""
+        """Pods that hold cards, including whole ones."""
         uuids = {device.index: device.uuid for device in self._parts.agent.devices}
         for row in live(self._parts.agent.rows):
             for card in row.cards:
@@ -168,9 +168,9 @@ class Figures(Collector):
 async def answering(
     where: tuple[str, int], missing: Callable[[], str], figures: Figures | None = None
 ) -> AsyncIterator[None]:
-    """Answer `/healthz`, `/readyz` and, where there are figures, `/metrics`, at (host, port).
+    """Serve `/healthz`, `/readyz` and, with `figures`, `/metrics` at (host, port).
 
-    `missing` is what the agent waits for before it is ready, or empty.
+    `missing` returns what the agent waits for before it is ready, or the empty string.
     """
 
     async def healthz(_request: web.Request) -> web.Response:

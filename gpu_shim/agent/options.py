@@ -1,4 +1,4 @@
-"""The options of the agent. Nothing here needs a compiled module, so that the help does not."""
+"""The options of the agent. Nothing here needs a compiled module, so neither does the help."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ CONTEXT_MIB: Final = 640
 
 @dataclass(slots=True, frozen=True)
 class AgentOptions:
-    """Where things are on the node, and what the agent does. Empty paths: not there."""
+    """Paths on the node, and what the agent does. An empty path: absent."""
 
     node: str
     inventory: Path | None

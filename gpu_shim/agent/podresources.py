@@ -1,4 +1,4 @@
-"""What kubelet has given to which pod of this node, by its PodResources API (v1)."""
+"""The GPUs that kubelet has given to the pods of this node, from its PodResources API (v1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class Given:
 
 
 class PodResources:
-    """A connection to kubelet's socket; it comes back by itself when kubelet restarts."""
+    """A connection to kubelet's socket; it reconnects by itself when kubelet restarts."""
 
     def __init__(self, socket: Path) -> None:
-        # Without it the path goes out as the name of the server, which strict servers refuse.
+        # Otherwise the path is sent as the server's name, which strict servers refuse.
         options = [
             ("grpc.default_authority", "localhost"),
             ("grpc.max_receive_message_length", _MOST_BYTES),
@@ -56,12 +56,12 @@ class PodResources:
         return [each for each in found if each.uuids]
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self._channel.close()
 
 
 def _uuids(pod: pb.PodResources) -> tuple[str, ...]:
-    """Cards of the device plugin; one that it hands out several times is `<uuid>::<copy>`."""
+    """Cards from the device plugin; a replicated card is named `<uuid>::<copy>`."""
     found = dict.fromkeys(
         device.partition("::")[0]
         for container in pod.containers

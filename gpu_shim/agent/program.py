@@ -1,4 +1,4 @@
-"""The agent put together: its parts, and the tasks that keep them going."""
+"""Puts the agent together: its parts, and the tasks that run them."""
 
 import asyncio
 import fcntl
@@ -50,7 +50,8 @@ from gpu_shim.native.build import build
 from gpu_shim.policy.shares import Mode
 from gpu_shim.protocol.pages import Library
 
-#: Of this CUDA, as drivers count, the libraries know every entry point (native/names_cuda.txt).
+#: The newest CUDA version whose entry points the libraries all know (native/names_cuda.txt), as
+#: drivers count.
 NEWEST_CUDA: Final = 13050
 NVML_RETRY_S: Final = 5.0
 LOCK_RETRY_S: Final = 0.2
@@ -73,7 +74,8 @@ class Program:
             library,
             options.settings,
             is_timed=options.mode != "off",
-            # Without a runtime programs are in no pod of ours, whatever this machine itself is.
+            # Without a runtime, no program is in a pod of ours, even if this machine is itself a
+            # pod.
             pod_of_peer=pod_of_peer if options.nri else None,
             observer=self.waits,
             context_mib=options.context_mib,
@@ -93,7 +95,7 @@ class Program:
         self.enforcer: Enforcer | None = None
 
     async def run(self) -> None:
-        """Follow the node's GpuNode and do all that it asks for."""
+        """Follow the node's GpuNode and apply it."""
         options = self._options
         async with await Client.connect(
             options.kubeconfig or None, user_agent="ballast-agent"
@@ -108,7 +110,7 @@ class Program:
                     group.create_task(task)
 
     def missing(self) -> str:
-        """What the agent waits for before it is ready; empty when it is."""
+        """What the agent waits for before it is ready; empty if it is ready."""
         if not self.agent.is_synced:
             return "the GpuNode of this node"
         if self.plugin is not None and not self.plugin.is_connected:
@@ -118,7 +120,7 @@ class Program:
         return ""
 
     def statements(self) -> Sequence[NodeCondition]:
-        """What is said of the node in its GpuNode's conditions."""
+        """The conditions of the node's GpuNode."""
         ill = self.health.sentences(device.uuid for device in self.agent.devices)
         said = [NodeCondition(CARDS_HEALTHY, ill, "CardUnhealthy")]
         if self.cuda_version:
@@ -183,7 +185,7 @@ class Program:
 
 
 def unknown_driver(version: int) -> list[str]:
-    """A sentence about a driver of which the libraries may not know everything."""
+    """A sentence about a driver newer than the libraries."""
     if version <= NEWEST_CUDA:
         return []
     has, known = (f"{each // 1000}.{each % 1000 // 10}" for each in (version, NEWEST_CUDA))
@@ -191,7 +193,7 @@ def unknown_driver(version: int) -> list[str]:
 
 
 def device_files(names: Sequence[str], folder: Path = Path("/dev")) -> Sequence[Node]:
-    """Those of the host's device files that are there."""
+    """The host's existing device files of these names."""
     found = []
     for name in names:
         try:
@@ -205,9 +207,9 @@ def device_files(names: Sequence[str], folder: Path = Path("/dev")) -> Sequence[
 
 
 async def alone(options: AgentOptions) -> int:
-    """A lock that no other agent of this node has, waited for; it goes with the process.
+    """Wait for the lock of this node's only agent, and return it; it ends with the process.
 
-    Two agents would take each other's sockets and change the same containers.
+    Two agents would take over each other's sockets and change the same containers.
     """
     options.state.mkdir(parents=True, exist_ok=True)
     lock = os.open(options.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -224,13 +226,14 @@ async def alone(options: AgentOptions) -> int:
 
 
 async def cards_of(options: AgentOptions) -> tuple[Nvml | None, Sequence[Device]]:
-    """The driver and its cards, or no driver and a file's cards.
+    """The driver and its cards, or no driver and the cards in a file.
 
-    A driver may come long after the node: until then the agent lives, and says what it waits for.
+    A driver may be installed long after the node starts: until then the agent runs, and reports
+    what it waits for.
     """
     if options.inventory is not None:
         devices = read_inventory(options.inventory)
-        # A node that is described may still have a driver to be asked: tests do.
+        # A node with an inventory file may still have a driver; tests use that.
         return (await asyncio.to_thread(Nvml, options.nvml) if options.nvml else None), devices
     async with answering((options.host, options.port), lambda: "the driver"):
         return await _opened(options)

@@ -1,6 +1,6 @@
-"""What the agent writes of its node: the cards, and conditions, in the status of its GpuNode.
+"""The status of the node's GpuNode: the cards, and conditions.
 
-Written when it differs from what the API server shows, so another writer is overwritten.
+Written when it differs from what the API server shows, so another writer's changes are overwritten.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from extender.kube.resources import GPU_NODES
 from gpu_shim.agent.agent import Agent
 
 EVERY_S: Final = 1.0
-#: The watch shows a write of ours long before this; until then it is not repeated, and neither is
-#: one that failed.
+#: The watch shows our write long before this; until then neither a successful nor a failed write is
+#: repeated.
 PATIENCE_S: Final = 5.0
-#: Enough for people to begin with; the rest is in metrics and logs.
+#: Enough to start with; metrics and logs have all of them.
 MOST_SENTENCES: Final = 8
 
 CARDS_HEALTHY: Final = "CardsHealthy"
@@ -40,14 +40,14 @@ _log = structlog.get_logger("gpu_shim.agent")
 
 @dataclass(slots=True, frozen=True)
 class NodeCondition:
-    """One thing that is so or not. `why_not` are sentences; none: it is so."""
+    """A condition of the node. `why_not` are sentences; without any, it is true."""
 
     type: str
     why_not: Sequence[str]
     reason: str = ""
 
     def condition(self, before: Sequence[Condition]) -> Condition:
-        """The same as a condition, since when it is so."""
+        """The condition for the API, with the time of its last transition."""
         status = "False" if self.why_not else "True"
         since = next(
             (
@@ -70,7 +70,7 @@ class NodeCondition:
 
 @dataclass(slots=True)
 class NodeReporter:
-    """Keeps the status true. Makes the GpuNode if it does not exist."""
+    """Keeps the status up to date. Creates the GpuNode if it does not exist."""
 
     api: Client
     agent: Agent

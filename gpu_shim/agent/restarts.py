@@ -1,8 +1,8 @@
-"""Restarts containers that started without the library, where kubelet starts them again.
+"""Restarts containers that started without the library, if kubelet starts them again.
 
-The agent ends the first process; kubelet then starts the container anew, and the new one gets the
-library. It is SIGKILL: a program may answer SIGTERM by ending with status 0, and kubelet does not
-restart that where the pod's restartPolicy is OnFailure.
+The agent ends the first process; kubelet then starts a new container, which gets the library. The
+signal is SIGKILL: a program may handle SIGTERM by exiting with status 0, and kubelet does not
+restart such a container if the pod's restartPolicy is OnFailure.
 """
 
 import os
@@ -28,8 +28,8 @@ class NotEndedError(Exception):
 def end_first_process(container: RunningContainer, proc: Path = PROC) -> None:
     """Send SIGKILL to the container's first process; raises NotEndedError.
 
-    The runtime told its number some time ago. The descriptor is opened before the control group is
-    read: a process that took the number over in between is not the one that gets the signal.
+    The runtime reported its number some time ago. The descriptor is opened before the control group
+    is read, so a process that has reused the number does not get the signal.
     """
     if not container.pid:
         raise NotEndedError("the runtime does not tell its process")
@@ -49,9 +49,9 @@ def end_first_process(container: RunningContainer, proc: Path = PROC) -> None:
 
 @dataclass(slots=True)
 class Restarts:
-    """The containers that started without the library, and what was done about each.
+    """The containers that started without the library, and whether they were ended.
 
-    `ended` is what was ended and has not been created again; `n_ended` counts all.
+    `ended` are those that were ended and have not been created again; `n_ended` counts all.
     """
 
     plugin: NodePlugin
@@ -59,14 +59,14 @@ class Restarts:
     end: Callable[[RunningContainer], None] = end_first_process
     ended: dict[str, RunningContainer] = field(default_factory=dict)
     n_ended: int = 0
-    #: Ids of the containers that were tried and still run, so that each is tried once.
+    #: Ids of the containers that were tried and still run; each is tried once.
     _tried: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.plugin.on_create = self._came_back
 
     def findings(self) -> Iterator[Breach]:
-        """One for each container without the library, and for each that is to come back with it.
+        """A breach for each container without the library, and for each ended one still missing.
 
         A pod is not evicted for a container that is being restarted.
         """
@@ -80,7 +80,7 @@ class Restarts:
                 yield self._breach(each, "was ended, and has not started again", False)
 
     def due(self) -> list[RunningContainer]:
-        """The containers to be ended now: kubelet starts them again."""
+        """The containers to end now, because kubelet starts them again."""
         if not self.is_on:
             return []
         return [
@@ -90,7 +90,7 @@ class Restarts:
         ]
 
     def restart(self, container: RunningContainer) -> bool:
-        """End the container; whether that was possible. It is not tried again."""
+        """End the container; return whether that succeeded. It is not tried again."""
         self._tried.add(container.id)
         about = {"uid": container.pod, "container": container.name, "pid": container.pid}
         try:
@@ -104,15 +104,16 @@ class Restarts:
         return True
 
     def _is_restarted_by_kubelet(self, uid: str) -> bool:
-        """Whether a container of the pod that ends with an error is started again.
+        """Whether kubelet restarts a container of the pod that ends with an error.
 
-        An ephemeral container is not; the runtime does not tell which ones are.
+        Not true of an ephemeral container, but the runtime does not report which ones are
+        ephemeral.
         """
         row = self.plugin.agent.row(uid)
         return row is not None and row.restart_policy != "Never"
 
     def _came_back(self, made: RunningContainer) -> None:
-        """Forget what `made` replaces: it may end before the next look."""
+        """Forget the container that `made` replaces: `made` may end before the next check."""
         self.ended = {
             id_: each
             for id_, each in self.ended.items()
@@ -120,7 +121,7 @@ class Restarts:
         }
 
     def _forget(self) -> None:
-        """Forget what has gone."""
+        """Forget containers and pods that no longer exist."""
         self._tried &= self.plugin.containers.keys()
         tenants = self.plugin.agent.tenants
         self.ended = {id_: each for id_, each in self.ended.items() if each.pod in tenants}

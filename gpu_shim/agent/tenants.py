@@ -1,6 +1,6 @@
-"""Ledger rows as tenants of the arbiter: which pods share cards, with what caps and shares.
+"""Converts ledger rows into tenants of the arbiter: pods that share cards, with caps and shares.
 
-A row is all that counts; what a pod's annotations say is not looked at here.
+Only the row counts; the pod's annotations are not read here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,14 @@ from extender.api.units import MILLI_PER_GPU
 from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim, Mode
 
-#: Rows of pods that run here or are about to: `reserved` becomes `bound` only with the controller's
-#: next write of the node, which may be long after the pod's containers start.
+#: States of pods that run here or are about to: `reserved` becomes `bound` only with the
+#: controller's next write of the node, possibly long after the pod's containers start.
 _LIVE: Final = ("reserved", "bound")
 
 
 @dataclass(slots=True, frozen=True)
 class SharingPod:
-    """One pod that shares cards. `uid` names it in every path, so it is checked."""
+    """A pod that shares cards. `uid` is part of its paths, so it is validated."""
 
     uid: str
     namespace: str
@@ -32,7 +32,7 @@ class SharingPod:
 
 @dataclass(slots=True, frozen=True)
 class Rejected:
-    """A row that can't be served, and why."""
+    """A row that cannot be served, and why."""
 
     uid: str
     why: str
@@ -41,7 +41,7 @@ class Rejected:
 def tenants_of(
     rows: Iterable[Row], devices: Mapping[int, Device], mode: Mode
 ) -> tuple[list[SharingPod], list[Rejected]]:
-    """Tenants of all live rows that share a card; whole cards are left alone."""
+    """Tenants of all live rows that share a card; rows with whole cards are left out."""
     tenants, rejected = list[SharingPod](), list[Rejected]()
     for row in live(rows):
         if is_whole(row):
@@ -61,7 +61,7 @@ def live(rows: Iterable[Row]) -> list[Row]:
 def whole_cards(
     rows: Iterable[Row], devices: Mapping[int, Device]
 ) -> Mapping[str, tuple[str, ...]]:
-    """UUIDs of the cards that pods have for themselves, by uid."""
+    """UUIDs of the cards that pods use exclusively, by uid."""
     return {
         row.uid: tuple(devices[card.index].uuid for card in row.cards)
         for row in live(rows)
@@ -70,7 +70,7 @@ def whole_cards(
 
 
 def is_whole(row: Row) -> bool:
-    """Whether the pod has its cards for itself."""
+    """Whether the pod uses its cards exclusively."""
     return all(card.milli == MILLI_PER_GPU for card in row.cards)
 
 
@@ -86,11 +86,11 @@ def _fault(row: Row, devices: Mapping[int, Device]) -> str:
 
 
 def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> SharingPod:
-    # A row that asks for more time than it has of its cards must not shut its neighbours out.
+    # A row whose request exceeds its part of the cards must not shut out its neighbours.
     guaranteed = guaranteed_milli(row.compute_request_milli, row.cards)
     request = Fraction(guaranteed, MILLI_PER_GPU)
     limit = Fraction(row.compute_limit_milli, MILLI_PER_GPU)
-    # A limit of one was not stated; strict mode then holds a share to itself.
+    # A limit of 1 was not stated; in strict mode the request is then the limit.
     if mode == "strict" and limit == 1 and request:
         limit = request
     cards = tuple(ContainerCard(devices[each.index].uuid, each.memory_mib) for each in row.cards)

@@ -1,14 +1,14 @@
-"""How long containers wait for a card: from wanting it until their gate opens.
+"""How long containers wait for a card: from WANT until their gate opens.
 
-The arbiter measures this, so a program cannot forge its figures. There is one wait for each time a
-gate was closed on a container with work.
+The arbiter measures this, so a program cannot forge it. There is one wait for each time that a gate
+was closed to a container with work.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-#: Waits that the percentile is taken of: at four leases a second, the last four minutes.
+#: Waits in the percentile: at four leases a second, the last four minutes.
 KEPT: Final = 1024
 
 #: (container, card's UUID).
@@ -35,7 +35,7 @@ class Waits:
         self._open.discard((container, card))
 
     def demand(self, container: str, card: str, is_busy: bool, now_ns: int) -> None:
-        """Whether the container has work for the card; behind a closed gate it waits."""
+        """Whether the container has work for the card; at a closed gate it waits."""
         key = container, card
         if not is_busy:
             self._since.pop(key, None)

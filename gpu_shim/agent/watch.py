@@ -1,4 +1,4 @@
-"""Follows the cards' health: errors as they come, and a look at every card every few seconds."""
+"""Follows the cards' health: errors as they occur, and a check of every card every few seconds."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.nvml import CardLost, Nvml, NvmlError
 
 LOOK_S: Final = 5.0
-#: Opening the driver anew disturbs other callers, so not for every look.
+#: Opening the driver again disturbs other callers, so not at every check.
 REOPEN_S: Final = 60.0
 _WAIT_MS: Final = 1000
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger("gpu_shim.health")
 
 @dataclass(slots=True)
 class HealthWatch:
-    """Calls of the driver run in threads: each may block for as long as the driver likes."""
+    """Updates the health of the cards. Driver calls run in threads: each may block for any time."""
 
     nvml: Nvml
     cards: Cards
@@ -62,14 +62,14 @@ class HealthWatch:
             await asyncio.sleep(self.look_s)
 
     async def _look(self, uuid: str) -> bool:
-        """Take in how one card is; whether it was lost."""
+        """Check one card; return whether it is lost."""
         try:
             self.cards.health.looked(uuid, await asyncio.to_thread(self.nvml.look, uuid))
         except CardLost:
             self.cards.health.saw_silence(uuid)
             return True
         except NvmlError as error:
-            # Not found: it was not there when the driver was opened.
+            # Not found: the card was missing when the driver was opened.
             if uuid not in self.cards.health.ill:
                 _log.warning("could not look at a card", card=uuid, error=str(error))
             self.cards.health.saw_silence(uuid)
@@ -77,7 +77,7 @@ class HealthWatch:
         return False
 
     async def _find_again(self) -> None:
-        """Ask which cards there are where one that answers was missing before."""
+        """List the cards again if one that was missing answers now."""
         known = {device.uuid for device in self.cards.found}
         if any(device.uuid not in known for device in self.cards.agent.devices):
             with contextlib.suppress(NvmlError):

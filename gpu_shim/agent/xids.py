@@ -1,14 +1,14 @@
 """What a critical error of a card (NVIDIA's "Xid") means for it.
 
-By NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors) and the numbers that its own Kubernetes
-device plugin ignores: those are faults of the program that ran. A number that is not known here is
-taken for a fault of the card, as the plugin does: nothing new is placed on it, no pod is stopped.
+Based on NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors) and on the numbers that NVIDIA's
+Kubernetes device plugin ignores: faults of the running program. An unknown number counts as a fault
+of the card, as in the plugin: nothing new is placed on it, and no pod is stopped.
 """
 
 from typing import Final, Literal
 
-#: `program`: a running program is at fault or hit; the card goes on. `note`: it mends itself.
-#: `card`: the card needs what the sentence says.
+#: `program`: a running program is at fault or affected; the card continues. `note`: the card
+#: recovers by itself. `card`: the card needs the action in the sentence.
 Fault = Literal["program", "note", "card"]
 
 _PROGRAM: Final = {
@@ -48,7 +48,7 @@ _CARD: Final = {
 
 
 def classify(number: int) -> tuple[Fault, str]:
-    """What is at fault, and one sentence about it."""
+    """The fault, and a sentence about it."""
     groups: tuple[tuple[Fault, dict[int, str]], ...] = (
         ("program", _PROGRAM),
         ("note", _NOTE),

@@ -33,9 +33,9 @@ GRACE_S: Final = 0.5
 
 @dataclass(slots=True)
 class Arbiter:
-    """Holds all containers of a node to their memory and time. Use `run` and the three verbs.
+    """Enforces the memory caps and time shares of all containers of a node, while `run` runs.
 
-    If time is not sliced (`is_timed` is false), all gates are open and only memory is held.
+    If time is not sliced (`is_timed` is false), all gates are open and only memory is enforced.
     `pod_of_peer` returns the pod of a socket's peer, "" if that cannot be told.
     """
 
@@ -45,7 +45,7 @@ class Arbiter:
     is_timed: bool = True
     pod_of_peer: Callable[[socket.socket], str] | None = None
     observer: GateObserver | None = None
-    #: What a process is charged for each context that it makes on a card.
+    #: MiB charged to a process for each context on a card.
     context_mib: int = 0
     containers: dict[str, Container] = field(default_factory=dict)
     scheduler: Scheduler = field(init=False)
@@ -64,7 +64,7 @@ class Arbiter:
     # -- verbs ---------------------------------------------------------------------------------
 
     def admit(self, claim: Claim, path: Path, cards: tuple[ContainerCard, ...]) -> str:
-        """Take a container in or change its shares and caps; the reason if it does not fit."""
+        """Add a container or change its shares and caps; returns the reason if it does not fit."""
         uuids = tuple(card.uuid for card in cards)
         with self._deciding() as now_ns:
             if self.is_timed and (why := self.scheduler.admit(claim, uuids, now_ns)):
@@ -76,14 +76,14 @@ class Arbiter:
             try:
                 self._open(claim.name, path, cards)
             except OSError:
-                # The caller tries again; until then the container has no part of the card.
+                # The caller tries again; until then the container has no share of the card.
                 del self._claims[claim.name]
                 self.scheduler.remove(claim.name, now_ns)
                 raise
             return ""
 
     def _open(self, name: str, path: Path, cards: tuple[ContainerCard, ...]) -> None:
-        """Make a container's pages and its socket; raises OSError and leaves nothing."""
+        """Create a container's pages and its socket; on OSError nothing is left behind."""
         container = Container(name, path, cards, self.library, self, self.grace_s, self.context_mib)
         container.grants.beat(time.monotonic_ns())
         container.grants.set_plan(int(self.settings.plan_ns))
@@ -103,7 +103,7 @@ class Arbiter:
         self.slots.remove(container.name)
 
     def remove(self, name: str) -> None:
-        """Forget a container that is gone."""
+        """Remove a container."""
         if name not in self.containers:
             return
         with self._deciding() as now_ns:
@@ -112,10 +112,10 @@ class Arbiter:
             self.scheduler.remove(name, now_ns)
 
     def configure(self, settings: LeaseSettings, is_timed: bool) -> list[str]:
-        """Deal time differently from now on; returns containers that no longer fit.
+        """Apply new settings; returns the containers that no longer fit.
 
         All connections are closed, and every process reconnects within a tenth of a second, so that
-        no gate is left as it was under the old rules. Reserved memory stays reserved.
+        no gate keeps its state under the old settings. Reserved memory stays reserved.
         """
         if (settings, is_timed) == (self.settings, self.is_timed):
             return []
@@ -161,19 +161,19 @@ class Arbiter:
     # -- what others ask -----------------------------------------------------------------------
 
     def watch(self, slot: int, sock: socket.socket) -> int:
-        """Have the fast path receive a welcomed process; its connection there."""
+        """Let the fast path receive a welcomed process; returns its connection there."""
         return self.fast_path.add_connection(slot, sock.fileno())
 
     def forget(self, connection: int) -> None:
-        """Have the fast path receive this process no more."""
+        """Stop receiving this process in the fast path."""
         self.fast_path.remove_connection(connection)
 
     def belongs(self, sock: socket.socket, container: str) -> bool:
-        """Whether a peer may be of the container: not if it is known to be of another pod."""
+        """Whether a peer may be of the container: false if it is known to be of another pod."""
         return self.pod_of_peer is None or self.pod_of_peer(sock) in ("", container)
 
     def account(self, container: str, card: str) -> Tenant | None:
-        """What the policy knows of a container on a card; None if time is not sliced."""
+        """The policy's account of a container on a card; None if time is not sliced."""
         found = self.scheduler.node.cards.get(card)
         return found.tenants.get(container) if found is not None else None
 
@@ -181,7 +181,7 @@ class Arbiter:
 
     @contextlib.contextmanager
     def _deciding(self) -> Iterator[int]:
-        """Take events, change what is to be changed (yields the time), and plan ahead.
+        """Apply events, yield the time for further changes, and plan ahead.
 
         Meanwhile the fast path carries out no plan. It takes a millisecond at most.
         """

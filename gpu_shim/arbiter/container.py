@@ -24,9 +24,9 @@ from gpu_shim.protocol.wire import Kind, Message
 MIB: Final = 1 << 20
 #: Interval at which slots without a connection are checked: their processes may have died.
 SWEEP_S: Final = 1.0
-#: First delay before a table that changed during a recount is counted again; doubled each time.
+#: First delay before a table that changed during a recount is recounted; doubled each time.
 SETTLE_S: Final = 0.01
-#: Pause in accepting when no descriptors are left.
+#: Pause in accepting when no file descriptors are left.
 REST_S: Final = 0.5
 #: Processes waiting to be accepted; a container has as many slots.
 BACKLOG: Final = wire.MAX_SLOTS
@@ -39,20 +39,20 @@ _log = structlog.get_logger("gpu_shim.arbiter")
 
 @dataclass(slots=True, frozen=True)
 class ContainerCard:
-    """A card of a container and what the container may have of its memory."""
+    """A card of a container, and the container's memory cap on it."""
 
     uuid: str
     cap_mib: int
 
 
 class FastPath(Protocol):
-    """What a container needs of the arbiter."""
+    """The part of the arbiter that a container uses."""
 
     def watch(self, slot: int, sock: socket.socket) -> int:
-        """Have the fast path receive a welcomed process; its connection there."""
+        """Let the fast path receive a welcomed process; returns its connection there."""
 
     def forget(self, connection: int) -> None:
-        """Have the fast path receive this process no more."""
+        """Stop receiving this process in the fast path."""
 
     def belongs(self, sock: socket.socket, container: str) -> bool:
         """Whether a peer may be of the container."""
@@ -81,7 +81,7 @@ class Container:
     library: Library
     fast_path: FastPath
     grace_s: float = 0.0
-    #: What a process is charged for each context that it makes.
+    #: MiB charged to a process for each context.
     context_mib: int = 0
     grants: Grants = field(init=False)
     #: Its slot in the fast path.
@@ -114,7 +114,7 @@ class Container:
         self._listen()
 
     def close(self) -> None:
-        """Close all connections. The table stays as it is: its processes bring it back."""
+        """Close all connections. The table is kept: the processes bring it back."""
         loop = asyncio.get_running_loop()
         if self._listening is not None:
             loop.remove_reader(self._listening)
@@ -128,7 +128,7 @@ class Container:
             self.path.unlink()
 
     def hang_up(self) -> None:
-        """Close all connections, to be made anew; what is reserved stays reserved."""
+        """Close all connections, so that processes reconnect; reserved memory stays reserved."""
         self._disconnect()
         self._sweep_later()
 
@@ -145,7 +145,7 @@ class Container:
         connection.sock.close()
 
     def set_cards(self, cards: tuple[ContainerCard, ...]) -> None:
-        """Change caps live; cards themselves stay what they were."""
+        """Change caps live; the cards themselves stay the same."""
         self.cards = cards
         for at, card in enumerate(cards):
             if self.table is not None:
@@ -186,7 +186,7 @@ class Container:
             return
         key = id(sock)
         self.connections[key] = ProcessConnection(sock, pid)
-        # Its HELLO is mostly there already.
+        # Its HELLO has usually arrived.
         self._read(key)
 
     def _follow(self, key: int) -> None:
@@ -226,7 +226,7 @@ class Container:
         loop = asyncio.get_running_loop()
         left_s = self._born_s + self.grace_s - loop.time()
         if self.table is None and left_s > 0:
-            # A process from before may still bring the table that all of them share.
+            # An older process may still bring the table that all of them share.
             loop.call_later(left_s, self._welcome, key, message)
             self._follow(key)
         else:
@@ -275,7 +275,7 @@ class Container:
             self._sweep = loop.call_later(SWEEP_S, self._sweep_slots)
 
     def _sweep_slots(self) -> None:
-        """Free the slots of processes that died while no arbiter saw their connections end."""
+        """Free the slots of processes that died while no arbiter was connected to them."""
         self._sweep = None
         if self.table is None:
             return
@@ -288,7 +288,7 @@ class Container:
             self._sweep_later()
 
     def _settle_later(self, wait_s: float = SETTLE_S) -> None:
-        """Recount until nothing changes meanwhile: a process died in the middle of a change."""
+        """Recount until nothing changes meanwhile: a process died during a change."""
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(wait_s, self._settle_table, wait_s)
@@ -296,7 +296,7 @@ class Container:
     def _settle_table(self, waited_s: float) -> None:
         self._settling = None
         if self.table is not None and not self.table.reconcile():
-            # The tenant writes the table: one that changes all the time must not keep us busy.
+            # The tenant writes the table: constant changes must not keep the arbiter busy.
             self._settle_later(min(2 * waited_s, SWEEP_S))
 
 

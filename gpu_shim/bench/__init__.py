@@ -1,4 +1,4 @@
-"""What the shim costs and holds on a real GPU: one row for each question, in minutes, without root.
+"""Measures on a real GPU what the shim costs and enforces: a row per question, without root.
 
-Containers are folders with a socket each; no setting of the GPU is changed.
+A row takes minutes. Containers are folders with a socket each; no setting of the GPU is changed.
 """

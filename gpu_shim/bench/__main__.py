@@ -1,4 +1,4 @@
-"""`python -m gpu_shim.bench`: the rows of figures, on the GPU of this machine."""
+"""`python -m gpu_shim.bench`: runs the rows on the GPU of this machine."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from gpu_shim.native.build import build, compile_c
 from gpu_shim.policy.leases import LeaseSettings
 
 HERE: Final = Path(__file__).resolve().parent
-#: Rounds of the computing kernel for a first look at how fast the card is.
+#: Rounds of the computing kernel for a first estimate of the card's speed.
 _FIRST_LOOK: Final = 200_000
 _LOOK_S: Final = 0.5
 _STEP_S: Final = 0.005
@@ -55,7 +55,7 @@ def main(
 async def measure(
     rows: Sequence[int], seconds: float, lease_ms: int, driver: Path | None
 ) -> tuple[dict[str, str], list[Line]]:
-    """What the figures were taken on, and the lines of these rows; raises NoGpuError."""
+    """The machine, and the lines of these rows; raises NoGpuError."""
     with tempfile.TemporaryDirectory(prefix="gpu-bench-") as place:
         libraries, loop = Path(place) / "native", Path(place) / "launches.so"
         build(libraries)
@@ -86,7 +86,7 @@ async def _takes_s(stage: BenchStage, rounds: int) -> float:
 
 
 def _machine(uuid: str, driver: Path | None) -> dict[str, str]:
-    """What the figures were taken on."""
+    """The machine on which the lines were measured."""
     if driver is not None:
         return {"driver": str(driver)}
     pynvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""What the arbiter costs: between two leases, when many programs come at once, and at rest.
+"""The cost of the arbiter: between two leases, when many programs start at once, and at rest.
 
 A driver with kernels that only take time shows this as well as a GPU does.
 """
@@ -26,21 +26,21 @@ LEASE_MS: Final = 20
 N_PROGRAMS: Final = 64
 N_CROWDS: Final = 10
 N_TURNS: Final = 400
-#: 0.2 % of a lease as installed (250 ms): a tenth of the 2 % that programs may lose by sharing a
-#: card (row 2). A hand-over is a message, two wake-ups (the row's second line tells what these take
-#: on the machine), a look at an event, and the first launch of another process on the card.
+#: 0.2 % of a lease by default (250 ms): a tenth of the 2 % that programs may lose by sharing a card
+#: (row 2). A hand-over is a message, two wake-ups (the row's second line has the machine's time for
+#: these), an event query, and the first launch of another process on the card.
 HAND_OVER_US: Final = 500
 
 
 async def hand_over(bench: Bench) -> list[Line]:
-    """How long the card is unused between two busy programs, and what that costs at least."""
+    """How long the card is unused between two busy programs, and the minimum that this costs."""
     settings = replace(bench.settings, lease_ns=LEASE_MS * MS)
     half, job = Fraction(1, 2), bench.spin(1, at_once=2)
     tenants = [StageTenant(name, job, half) for name in "ab"]
     out = await bench.stage.play(tenants, "arbiter", settings)
     runs = {name: [run for each in of.answers for run in each["runs"]] for name, of in out.items()}
     begin = max(each[0][0] for each in runs.values())
-    # Both are there, and none has ended.
+    # The time in which both run.
     end = min(each[-1][1] for each in runs.values())
     together = {name: [run for run in each if begin <= run[0] < end] for name, each in runs.items()}
     command = (_compiled(bench, "floor"), str(N_TURNS))
@@ -56,7 +56,7 @@ async def hand_over(bench: Bench) -> list[Line]:
 
 
 async def come(bench: Bench) -> list[Line]:
-    """How long it takes programs of one container to register that all come in one moment."""
+    """How long programs of one container take to register that all start at once."""
     program, took = _compiled(bench, "crowd"), list[int]()
     async with _container(bench, "come") as name:
         for _ in range(N_CROWDS):
@@ -74,7 +74,7 @@ async def come(bench: Bench) -> list[Line]:
 
 
 async def rest(bench: Bench) -> list[Line]:
-    """What the arbiter takes of a processor while no program wants anything."""
+    """The arbiter's CPU time while no program wants a card."""
     async with _container(bench, "rest"):
         began_s, before_s = time.monotonic(), time.process_time()
         await asyncio.sleep(bench.seconds)

@@ -1,4 +1,4 @@
-"""Figures from runs on the card: how long, how much of it together, how late."""
+"""Figures from runs on the card: durations, overlaps, delays."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Run = Sequence[int]
 
 @dataclass(slots=True, frozen=True)
 class Bar:
-    """One figure and the range that it has to lie in, both ends included; None is no end."""
+    """One figure and its required range, both ends included; None is no end."""
 
     figure: float
     unit: str
@@ -19,7 +19,7 @@ class Bar:
 
     @property
     def is_met(self) -> bool:
-        """Whether the figure lies in the range; one that is not a number does not."""
+        """Whether the figure is in the range; NaN is not."""
         above = self.least is None or self.figure >= self.least
         return above and (self.most is None or self.figure <= self.most)
 
@@ -57,7 +57,7 @@ class Line:
 
 
 def busy_ns(runs: Sequence[Run]) -> int:
-    """Time in which at least one of them ran."""
+    """Time in which at least one of the runs was active."""
     total, until = 0, 0
     for start, end in sorted((run[0], run[1]) for run in runs):
         total += max(0, end - max(start, until))
@@ -66,7 +66,7 @@ def busy_ns(runs: Sequence[Run]) -> int:
 
 
 def overlap_ns(tenants: Mapping[str, Sequence[Run]]) -> int:
-    """Time in which runs of two tenants or more were on the card."""
+    """Time in which runs of two or more tenants were active."""
     alone = sum(busy_ns(runs) for runs in tenants.values())
     marks = sorted(
         mark
@@ -84,7 +84,7 @@ def overlap_ns(tenants: Mapping[str, Sequence[Run]]) -> int:
 
 
 def gaps_ns(tenants: Mapping[str, Sequence[Run]]) -> list[int]:
-    """Time in which nothing ran between a run of one tenant and the next of another."""
+    """Idle times between a run of one tenant and the next of another."""
     ordered = sorted((run[0], run[1], name) for name, runs in tenants.items() for run in runs)
     return [
         max(0, after[0] - before[1]) for before, after in pairwise(ordered) if before[2] != after[2]
@@ -118,7 +118,7 @@ def parts_of_windows(
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which this part of them lies; 0 where there are none."""
+    """The value below which this part of the values lies; 0 without values."""
     if not values:
         return 0.0
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]

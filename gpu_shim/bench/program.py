@@ -1,9 +1,9 @@
 """A tenant as a process. Run as a file: `program.py JOB`, a JSON object; see `JOBS`.
 
-It says that it is ready, waits for a moment of the monotonic clock on its input, does its job, and
-tells one JSON object. Kernels are PTX, compiled by the driver: nothing of CUDA is needed. `burn`
-compares its result with a number that it never reaches. The compiler leaves out the whole loop if
-it can tell that no result is equal, as with NaN.
+It prints that it is ready, reads a monotonic time from its input, does its job, and prints one JSON
+object. Kernels are PTX, compiled by the driver, so the CUDA toolkit is not needed. `burn` compares
+its result with a number that it never reaches. The compiler would remove the whole loop if it could
+tell that no result is equal, as with NaN.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
 MIB = 1 << 20
-#: Runs that are logged, by start and end on the card's own clock.
+#: Runs that are logged, by start and end on the card's clock.
 MAX_LOGGED = 1 << 16
 PTX = b"""
 .version 7.0
@@ -79,14 +79,15 @@ DONE:
   ret;
 }
 \0"""
-#: Threads of a block: one for what only waits; for what computes the most, and a block for each
-#: multiprocessor. Several blocks on one would not end together, and the log is of the first one.
+#: Threads of a block: one for kernels that only wait; the maximum for those that compute, with one
+#: block per multiprocessor. Several blocks on one would not end together, and the log is of the
+#: first.
 N_THREADS = {"empty": 1, "spin": 1, "burn": 1024}
 MULTIPROCESSOR_COUNT = 16
 
 
 class Gpu:
-    """The first card: its context, our kernels, and a log in memory that both sides see."""
+    """The first card: its context, our kernels, and a log in memory shared with the card."""
 
     def __init__(self) -> None:
         self.cuda = ctypes.CDLL("libcuda.so.1")
@@ -107,7 +108,7 @@ class Gpu:
         self.n_logged = 0
 
     def must(self, status: int) -> None:
-        """End with the driver's error where there is one."""
+        """Exit with the driver's error if there is one."""
         if status:
             sys.exit(f"the driver says {status}")
 
@@ -128,13 +129,13 @@ class Gpu:
         )
 
     def stream(self) -> c_void_p:
-        """A stream of its own."""
+        """A new stream."""
         stream = c_void_p()
         self.must(self.cuda.cuStreamCreate(byref(stream), 1))
         return stream
 
     def graph(self, name: str, amount: int, n_nodes: int) -> tuple[c_void_p, c_void_p]:
-        """A graph of so many kernels, ready to launch, and the stream it was captured on."""
+        """An instantiated graph of `n_nodes` kernels, and the stream on which it was captured."""
         stream, graph, instance = self.stream(), c_void_p(), c_void_p()
         self.must(self.cuda.cuStreamBeginCapture_v2(stream, 2))
         for _ in range(n_nodes):
@@ -144,18 +145,18 @@ class Gpu:
         return instance, stream
 
     def wait(self, stream: Any = None) -> None:
-        """Until what a stream has queued has ended."""
+        """Wait until the stream's queued work has ended."""
         self.must(self.cuda.cuStreamSynchronize(stream))
 
     def runs(self) -> list[list[int]]:
-        """[start, end] of what was logged, in nanoseconds of the card's clock."""
+        """[start, end] of logged runs, in nanoseconds of the card's clock."""
         n = min(self.n_logged, MAX_LOGGED)
         pairs = ([self.log[2 * at], self.log[2 * at + 1]] for at in range(n))
         return [pair for pair in pairs if pair[1]]
 
 
 def rate(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
-    """Steps of `at_once` kernels on `n_streams`, or of one graph of so many, for `seconds`."""
+    """Steps of `at_once` kernels on `n_streams`, or of one graph of as many, for `seconds`."""
     kernel, amount, at_once = job["kernel"], job["amount"], job.get("at_once", 4)
     streams = [gpu.stream() for _ in range(job.get("n_streams", 1))]
     graph = gpu.graph(kernel, amount, at_once) if job.get("is_graph") else None
@@ -175,7 +176,7 @@ def rate(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
-    """Requests of one kernel at a fixed rate; how long each took from its due time on, in ms."""
+    """Requests of one kernel at a fixed rate; the latency of each from its due time, in ms."""
     took, n = [], int(job["per_s"] * job["seconds"])
     for at in range(n):
         due = begin + at / job["per_s"]
@@ -187,7 +188,7 @@ def serve(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def launches(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
-    """What a launch of an empty kernel costs the calling thread, in nanoseconds, by a loop in C."""
+    """The cost of launching an empty kernel for the calling thread, in ns, by a loop in C."""
     del begin
     loop = ctypes.CDLL(job["loop"]).bench_launches
     loop.restype = c_uint64
@@ -198,7 +199,7 @@ def launches(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
-    """Take memory one way until it is refused; MiB taken, the error, and what is reported."""
+    """Allocate memory in one way until it is refused; MiB allocated, error, reported sizes."""
     del begin
     step, ways, statuses = job["step_mib"] * MIB, _ways(gpu), list[int]()
     total, left = c_size_t(), c_size_t()

@@ -1,4 +1,4 @@
-"""The questions, one function each: what runs, what is told, and what would be good enough."""
+"""The benchmark's questions, one function each: the runs, their lines, and the bars."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,15 +25,15 @@ from gpu_shim.policy.leases import LeaseSettings
 GIB_MIB: Final = 1024
 OUT_OF_MEMORY: Final = 2
 SHIMS: Final[tuple[Shim, ...]] = ("none", "idle", "arbiter")
-#: How often each of them is timed in turn.
+#: How often each of them is timed, alternately.
 N_TURNS: Final = 4
 
 
 async def solo(bench: Bench) -> list[Line]:
-    """What the shim costs a tenant that has the card alone."""
+    """The shim's cost for a tenant that has the card alone."""
     lines, before = list[Line](), dict[str, float]()
     launches = await _launches_ns(bench)
-    # Processes differ by more than the shim costs.
+    # Processes differ by more than the shim costs, so the median is used.
     launch_ns = {shim: median(each) for shim, each in launches.items()}
     jobs = {
         "5 ms kernels/s": bench.rate(),
@@ -58,7 +58,7 @@ async def solo(bench: Bench) -> list[Line]:
 
 
 async def _launches_ns(bench: Bench) -> dict[Shim, list[float]]:
-    """What a launch takes by shim, in each process; the shims take turns."""
+    """The time of a launch by shim, in each process; the shims alternate."""
     job, took = {"do": "launches", "n": 200_000, "loop": str(bench.loop)}, dict[Shim, list[float]]()
     for shim in SHIMS * N_TURNS:
         out = (await bench.stage.play([StageTenant("a", job)], shim, bench.settings))["a"]
@@ -74,7 +74,7 @@ async def _alone(bench: Bench) -> float:
 
 @dataclass(slots=True, frozen=True)
 class _Due:
-    """What tenants ought to have: the part of each, and kernels of one alone in the same time."""
+    """The tenants' due shares: the part of each, and the kernels of one alone in the same time."""
 
     row: int
     what: str
@@ -84,24 +84,24 @@ class _Due:
 
     @property
     def settings(self) -> LeaseSettings:
-        """How time is dealt."""
+        """The lease settings."""
         return self.bench.settings
 
 
 def points_off(bench: Bench, longest_s: float = 0.0) -> float:
-    """Points by which a share may be off: one, and one lease, or kernel of this length.
+    """Points by which a share may be off: one, plus one lease, or kernel of this length.
 
-    A tenant may be ahead or behind by as much when the time is over.
+    A tenant may be ahead or behind by that much at the end.
     """
     return 1 + 100 * max(bench.settings.lease_ns / 1e9, longest_s) / bench.seconds
 
 
 def _shares(due: _Due, out: Mapping[str, StageOutcome]) -> list[Line]:
-    """Shares by work done, by the card's clock, by the arbiter's account; and what is due.
+    """Shares by work done, by the card's clock, and by the arbiter's account, against due shares.
 
-    Without the shim there is no account, and nothing is held to a bar. A tenant is at most one
-    lease ahead or behind, so a time as long as a plan may be two leases off. Those times are taken
-    from the card's clock: a plan of the arbiter starts anew whenever a program pauses.
+    Without the shim there is no account, and no bar. A tenant is at most one lease ahead or behind,
+    so a window as long as a plan may be two leases off. Windows use the card's clock: a plan of the
+    arbiter starts anew whenever a program pauses.
     """
     lines = list[Line]()
     runs = {name: [run for a in each.answers for run in a["runs"]] for name, each in out.items()}
@@ -130,7 +130,7 @@ def _shares(due: _Due, out: Mapping[str, StageOutcome]) -> list[Line]:
 
 
 def _together(due: _Due, runs: Mapping[str, Sequence[Run]], n: int, is_held: bool) -> list[Line]:
-    """What tenants make of the card between them."""
+    """The combined use of the card by all tenants."""
     total_ns = sum(busy_ns(each) for each in runs.values()) or 1
     part, overlap = 100 * n / due.alone_n, 100 * overlap_ns(runs) / total_ns
     bars = Bar(part, "% of alone", least=98), Bar(overlap, "% overlap", most=1)
@@ -145,7 +145,7 @@ def _together(due: _Due, runs: Mapping[str, Sequence[Run]], n: int, is_held: boo
 
 
 async def pairs(bench: Bench) -> list[Line]:
-    """Two that always compute: a quarter and three quarters, fair and strict, and without us."""
+    """Two tenants that always compute, 1/4 and 3/4: fair, strict, and without the shim."""
     alone_n = await _alone(bench) * bench.seconds
     parts = {"a": Fraction(1, 4), "b": Fraction(3, 4)}
     plain = [StageTenant(name, bench.rate()) for name in parts]
@@ -163,7 +163,7 @@ async def pairs(bench: Bench) -> list[Line]:
 
 
 async def idle(bench: Bench) -> list[Line]:
-    """What one has while the other does nothing, and what strict leaves unused."""
+    """A tenant's share while the other is idle, and the unused time under strict."""
     alone = await _alone(bench)
     late = bench.rate(after_s=bench.seconds / 2)
     fair = [StageTenant("a", bench.rate(), Fraction(1, 4)), StageTenant("b", late, Fraction(3, 4))]
@@ -184,14 +184,14 @@ async def idle(bench: Bench) -> list[Line]:
 
 
 def _of_due(row: int, what: str, n: int, due_n: float, lease_n: float) -> Line:
-    """Kernels against those that were due; those of one lease may be missing at the end."""
+    """Kernels against those due; one lease's kernels may be missing at the end."""
     part = 100 * n / due_n
     least = 97 - 100 * lease_n / due_n
     return Line(row, what, f"{part:.1f} %", (Bar(part, "%", least=least),), n)
 
 
 async def crowds(bench: Bench) -> list[Line]:
-    """More than two: parts and one that asked for memory only, four quarters, ten tenths."""
+    """More than two tenants: parts and one with memory only, four quarters, ten tenths."""
     alone_n = await _alone(bench) * bench.seconds
     mixed = [("a", Fraction(1, 5)), ("b", Fraction(3, 10)), ("memory", Fraction(0))]
     lines = list[Line]()
@@ -212,7 +212,7 @@ async def crowds(bench: Bench) -> list[Line]:
 
 
 async def shapes(bench: Bench) -> list[Line]:
-    """Half and half, where one launches in other ways than the other."""
+    """Two halves, one of which launches in other ways than the other."""
     lines, part = list[Line](), Fraction(1, 2)
     ways = {
         "kernels of 1 s": (bench.spin(1000, at_once=1), 1, points_off(bench, 1.0)),
@@ -254,7 +254,7 @@ async def latency(bench: Bench) -> list[Line]:
 
 
 async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
-    """Every way to take memory, up to the cap and not beyond it."""
+    """All ways to allocate memory, up to the cap and not beyond it."""
     lines, margin_mib = list[Line](), max(64, cap_mib // 100)
     for way in ("plain", "managed", "queued", "physical"):
         job = {"do": "fill", "way": way, "step_mib": 64}
@@ -263,7 +263,7 @@ async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
         taken, free, status = first["taken_mib"], first["free_mib"], first["status"]
         code = "out of memory" if status == OUT_OF_MEMORY else f"error {status}"
         bars = (
-            # What is not free at first is the context.
+            # The context is not free at first.
             Bar(free, "MiB free at first", cap_mib - 2 * CONTEXT_MIB, cap_mib),
             Bar(taken, "MiB taken", free - margin_mib, free),
             Bar(status, "as the error", OUT_OF_MEMORY, OUT_OF_MEMORY),

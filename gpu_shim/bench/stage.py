@@ -1,4 +1,4 @@
-"""Tenants side by side: the arbiter, a folder for each container, and its programs."""
+"""Runs tenants side by side: the arbiter, a folder for each container, and its programs."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ Shim = Literal["none", "idle", "arbiter"]
 
 @dataclass(slots=True, frozen=True)
 class StageTenant:
-    """One container and what each of its programs does."""
+    """One container, and the job of each of its programs."""
 
     name: str
     job: Mapping[str, Any]
@@ -41,7 +41,7 @@ class StageTenant:
 
 @dataclass(slots=True)
 class StageOutcome:
-    """What a tenant's programs told, and what the arbiter's account says of it."""
+    """The answers of a tenant's programs, and its time in the arbiter's account."""
 
     answers: list[dict[str, Any]] = field(default_factory=list)
     held_ns: int = 0
@@ -54,7 +54,7 @@ class StageOutcome:
 
 @dataclass(slots=True)
 class BenchStage:
-    """Where tenants play. `shim` is none, idle (memory only, gates open) or arbiter."""
+    """Runs tenants. `shim` is none, idle (memory only, gates open) or arbiter."""
 
     containers: Containers
     uuid: str
@@ -67,10 +67,10 @@ class BenchStage:
         settings: LeaseSettings | None = None,
         events: "Sequence[tuple[float, str]]" = (),
     ) -> dict[str, StageOutcome]:
-        """Run all jobs from one moment on; what came of each tenant.
+        """Start all jobs at one moment; returns the outcome of each tenant.
 
-        `events` are (seconds after the beginning, what): `stop` and `start` the arbiter, `kill
-        NAME` a tenant's programs, which then tell nothing.
+        `events` are (seconds after the start, what): `stop` and `start` the arbiter, `kill NAME` a
+        tenant's programs, which then print nothing.
         """
         self._number += 1
         scene = _Scene(self, tenants, shim, settings or LeaseSettings())
@@ -80,7 +80,7 @@ class BenchStage:
             await scene.end()
 
     def name_of(self, tenant: StageTenant) -> str:
-        """Its container's: folders are not used twice."""
+        """The name of its container: folders are not used twice."""
         return f"{self._number}-{tenant.name}"
 
 
@@ -139,7 +139,7 @@ class _Scene:
                 raise ValueError(why)
 
     async def stop_arbiter(self) -> None:
-        """As a kill would: its sockets hang up."""
+        """Hang up its sockets, as a kill would."""
         if self._beating is not None:
             self._beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -166,7 +166,7 @@ class _Scene:
         return dict(json.loads(line)) if line else None
 
     async def _follow(self, outcomes: Mapping[str, StageOutcome]) -> None:
-        """Sample the arbiter's account: what was held by now."""
+        """Sample the arbiter's account: the time held up to now."""
         while True:
             await asyncio.sleep(0.005)
             card = self.arbiter.scheduler.node.cards.get(self.stage.uuid) if self.arbiter else None
@@ -192,7 +192,7 @@ class _Scene:
         return [each for programs in self.programs.values() for each in programs]
 
     async def end(self) -> None:
-        """End what is left of it."""
+        """End what still runs."""
         for each in self._all():
             with contextlib.suppress(ProcessLookupError):
                 each.kill()
@@ -202,7 +202,7 @@ class _Scene:
 
 @dataclass(slots=True)
 class Bench:
-    """What rows run on. `seconds` is how long a measurement lasts, after a warm-up."""
+    """The setting of all rows. `seconds` is the length of a measurement, after a warm-up."""
 
     stage: BenchStage
     seconds: float
@@ -212,7 +212,7 @@ class Bench:
     loop: Path
 
     def rate(self, kernel: str = "burn", **more: Any) -> dict[str, Any]:
-        """The job of launching all the time."""
+        """A job that launches all the time."""
         job = {"do": "rate", "kernel": kernel, "amount": self.step, "seconds": self.seconds}
         return job | more
 

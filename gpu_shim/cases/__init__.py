@@ -1,1 +1,1 @@
-"""Cases of time on one card: read, run in virtual time or on real processes, compared."""
+"""Cases of time-slicing on one card: loaded, run in virtual time or on real processes, compared."""

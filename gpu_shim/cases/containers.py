@@ -1,4 +1,4 @@
-"""Containers without a container runtime: a folder each, that programs have in their view."""
+"""Containers without a container runtime: a folder each, from which programs load our libraries."""
 
 import os
 import subprocess
@@ -13,12 +13,12 @@ from gpu_shim.home import furnish, preloaded, socket_path
 
 
 class NoGpuError(Exception):
-    """There is nothing to run on."""
+    """There is no GPU to run on."""
 
 
 @dataclass(slots=True, frozen=True)
 class Containers:
-    """Folders under `place`, with our libraries from `libraries`.
+    """Folders in `place`, with our libraries from `libraries`.
 
     `driver` is the folder of the driver to run on; None is the machine's own.
     """
@@ -28,13 +28,13 @@ class Containers:
     driver: Path | None = None
 
     def make(self, name: str, cards: Sequence[ContainerCard]) -> Path:
-        """What a container has mounted; returns the socket that its programs connect to."""
+        """Create a container's folder; returns the socket to which its programs connect."""
         home = self.place / name
         furnish(home, self.libraries, cards)
         return socket_path(home)
 
     def environment(self, name: str = "") -> dict[str, str]:
-        """What a program has in a container; without a name, outside of all."""
+        """The environment of a program in a container; without a name, outside of all."""
         found = dict(os.environ)
         if self.driver is not None:
             found["LD_LIBRARY_PATH"] = str(self.driver)
@@ -43,7 +43,7 @@ class Containers:
         return found
 
     def uuid(self) -> str:
-        """The UUID of the driver's first card; raises NoGpuError where it has none."""
+        """The UUID of the driver's first card; raises NoGpuError if there is none."""
         command = [sys.executable, "-I", str(worker.__file__), "uuid"]
         done = subprocess.run(  # noqa: S603
             command, env=self.environment(), capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Reading case files: what is wrong with one is a sentence with file, case and field."""
+"""Loads case files; an error is a sentence with file, case and field."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _AT = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
 
 @dataclass(slots=True, frozen=True)
 class BrokenCase:
-    """A case, or a whole file, that can't be used, and why: one sentence that names it."""
+    """An invalid case or file, with a sentence that names it and says why."""
 
     id: str
     why: str
@@ -28,14 +28,14 @@ class BrokenCase:
 
 @dataclass(slots=True)
 class LoadedCases:
-    """The cases of some files in their order, and what could not be read."""
+    """The cases of some files in their order, and the invalid ones."""
 
     cases: list[CardCase] = field(default_factory=list)
     broken: list[BrokenCase] = field(default_factory=list)
 
 
 def load(paths: Iterable[Path]) -> LoadedCases:
-    """The cases of files and folders. In a folder, files without cases of ours are passed over."""
+    """The cases of files and folders. In a folder, files without such cases are skipped."""
     loaded, known = LoadedCases(), set[str]()
     for path, is_named in _files(paths):
         try:
@@ -91,7 +91,7 @@ def _take(loaded: LoadedCases, known: set[str], path: Path, at: int, entry: obje
 
 
 def _explain(message: str) -> str:
-    """The decoder's message with the field's place first."""
+    """The decoder's message, starting with the field's path."""
     if found := _UNKNOWN.fullmatch(message):
         return f"unknown field {(found[2] or '').lstrip('.') + '.' if found[2] else ''}{found[1]}"
     if found := _AT.fullmatch(message):

@@ -1,6 +1,6 @@
-"""What a case says: workloads on one card, and what each must get.
+"""The format of a case: workloads on one card, and the expected result of each.
 
-Numbers are exact: decimals and fractions are read as such, never as floating point.
+Numbers are exact: decimals and fractions are never read as floating point.
 """
 
 import re
@@ -14,16 +14,16 @@ from gpu_shim.policy.shares import Claim, Mode, automatic
 
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?", re.ASCII)
 _MIB = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-#: Nanoseconds of a second.
+#: Nanoseconds per second.
 SECOND = 1_000_000_000
 
 
 class Strict(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Fields that are not known are an error."""
+    """Unknown fields are an error."""
 
 
 class Asks(Strict, rename="kebab"):
-    """How the pod asks, in the words of its annotations."""
+    """The pod's requests, as in its annotations."""
 
     gpu_fraction: Fraction | None = None
     gpu_memory: int | str | None = None
@@ -37,9 +37,9 @@ class Asks(Strict, rename="kebab"):
             raise ValueError("gpu-memory is not a whole number of MiB")
 
     def shares(self, mode: Mode) -> tuple[Fraction, Fraction]:
-        """(request, limit): what is stated, else what the mode gives.
+        """(request, limit): as stated, else the mode's defaults.
 
-        An automatic request stops at a stated limit, an automatic limit starts at a stated request.
+        A default request is at most a stated limit, a default limit at least a stated request.
         """
         request, limit = automatic(mode, self.gpu_fraction)
         if self.gpu_compute_limit is not None:
@@ -52,7 +52,7 @@ class Asks(Strict, rename="kebab"):
 
 
 class Workload(Strict):
-    """One workload on the card: what it asks, what follows from that, and when it is busy."""
+    """One workload on the card: its request, the expected shares, and when it is busy."""
 
     name: str
     asks: Asks
@@ -62,7 +62,7 @@ class Workload(Strict):
     memory: Fraction | None = None
 
     def spans(self) -> list[tuple[Fraction, Fraction]]:
-        """The intervals it is busy in, where it is not simply so or not; apart and in order."""
+        """Its busy intervals if it is not always busy or idle; disjoint and in order."""
         found = list[tuple[Fraction, Fraction]]()
         for start, end in [] if isinstance(self.busy, bool) else sorted(self.busy):
             if found and start <= found[-1][1]:
@@ -84,7 +84,7 @@ class Workload(Strict):
 
 
 class Expect(Strict):
-    """What must come out."""
+    """The expected result."""
 
     share: dict[str, Fraction] = field(default_factory=dict)
     seconds: dict[str, Fraction] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Expect(Strict):
 
 
 class CardCase(Strict):
-    """One card, its workloads, and what is expected. Times are seconds."""
+    """One card, its workloads, and the expected result. Times are seconds."""
 
     id: str
     mode: Mode
@@ -127,11 +127,11 @@ class CardCase(Strict):
 
     @property
     def is_varying(self) -> bool:
-        """Whether a workload is busy for a part of the time only."""
+        """Whether a workload is busy for only a part of the time."""
         return any(not isinstance(each.busy, bool) for each in self.workloads)
 
     def claims(self) -> tuple[list[Claim], list[str]]:
-        """What each workload claims by our rules, and where the case says otherwise."""
+        """Each workload's claim by our rules, and differences from the case's own figures."""
         found, wrong = list[Claim](), list[str]()
         card_mib = self._card_mib()
         for each in self.workloads:
@@ -150,7 +150,7 @@ class CardCase(Strict):
         return found, wrong
 
     def _card_mib(self) -> Fraction:
-        """The card's memory, which the first request in MiB and its part of the card tell."""
+        """The card's memory, from the first request in MiB and its stated part of the card."""
         for each in self.workloads:
             if each.asks.gpu_memory is not None and each.memory:
                 return int(each.asks.gpu_memory) / each.memory
@@ -158,7 +158,7 @@ class CardCase(Strict):
 
 
 def number(value: object) -> Fraction:
-    """0.25, "0.25", "1/4" or 3 as an exact fraction; raises ValueError."""
+    """The exact fraction of 0.25, "0.25", "1/4" or 3; raises ValueError."""
     text = str(value)
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a number, such as 0.25 or 1/4")
@@ -166,12 +166,12 @@ def number(value: object) -> Fraction:
 
 
 def convert(kind: type[Any], value: object) -> Any:
-    """For msgspec: how values become fractions."""
+    """The `dec_hook` of msgspec that decodes fractions."""
     if kind is Fraction:
         return number(value)
     raise NotImplementedError(kind)
 
 
 def case_of(entry: object) -> CardCase:
-    """The case that plain values describe; raises msgspec.ValidationError."""
+    """Decode a case from plain values; raises msgspec.ValidationError."""
     return msgspec.convert(entry, CardCase, dec_hook=convert)

@@ -1,4 +1,4 @@
-"""What came out of a case, and how it is compared with what the case expects."""
+"""The outcome of a case, and its comparison with the expected result."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -8,12 +8,12 @@ from msgspec import Struct, field
 
 from gpu_shim.cases.model import SECOND, CardCase
 
-#: What a clock can tell.
+#: The resolution of the clock.
 TICK_S: Final = Fraction(1, SECOND)
 
 
 class Held(Struct):
-    """What one workload was due and held, in seconds; its leases in each full plan."""
+    """Seconds that one workload was due and held, and its leases in each full plan."""
 
     due_s: Fraction = Fraction(0)
     held_s: Fraction = Fraction(0)
@@ -21,10 +21,10 @@ class Held(Struct):
 
 
 class CaseOutcome(Struct):
-    """What one run of a case gave.
+    """The result of one run of a case.
 
-    `tolerance_s` is how far held time may be from what is expected; where the clock was a real one,
-    `room` is the part of all time by which anything may be off.
+    `tolerance_s` is the allowed difference of held time from the expected; with a real clock,
+    `room` is the part of the total time by which any figure may differ.
     """
 
     seconds: Fraction
@@ -35,7 +35,7 @@ class CaseOutcome(Struct):
 
 
 def differences(case: CardCase, outcome: CaseOutcome) -> list[str]:
-    """One sentence for each thing that is not as expected."""
+    """One sentence for each difference from the expected result."""
     found = case.claims()[1]
     if case.plan is not None and case.plan != case.lease / case.precision:
         found.append(f"plan is {case.lease / case.precision} s, expected {case.plan}")
@@ -48,7 +48,7 @@ def differences(case: CardCase, outcome: CaseOutcome) -> list[str]:
 
 
 def _in_time(case: CardCase, outcome: CaseOutcome) -> Iterator[str]:
-    """Shares and seconds: what was due is exact, what was held is within the tolerance of it."""
+    """Shares and seconds: due time must be exact, held time within the tolerance."""
     expected = {name: share * outcome.seconds for name, share in case.expect.share.items()}
     for name, seconds in (*expected.items(), *case.expect.seconds.items()):
         held = outcome.held.get(name, Held())
@@ -61,7 +61,7 @@ def _in_time(case: CardCase, outcome: CaseOutcome) -> Iterator[str]:
 
 
 def _in_leases(case: CardCase, outcome: CaseOutcome) -> Iterator[str]:
-    """Leases in each plan; the slack is of the plan, so it is some leases too.
+    """Leases in each plan; the slack is a part of the plan, so it is a number of leases too.
 
     One plan may be off by two and a half times as much as a long run.
     """
@@ -76,7 +76,7 @@ def _in_leases(case: CardCase, outcome: CaseOutcome) -> Iterator[str]:
 
 
 def _shown(seconds: Fraction) -> str:
-    """An exact number where it is short, else a decimal."""
+    """The exact number if it is short, else a decimal."""
     return str(seconds) if seconds.denominator < 10**6 else f"{float(seconds):.4f}"
 
 

@@ -1,6 +1,6 @@
-"""A case on real processes: the arbiter, the native library, and a worker for each workload.
+"""Runs a case on real processes: the arbiter, the native library, and a worker for each workload.
 
-All times are a tenth of the case's. What is compared is the time each workload held the card by the
+All times are a tenth of the case's. The time that each workload held the card is taken from the
 arbiter's account, in which a lease lasts until its last kernel has ended.
 """
 
@@ -37,7 +37,7 @@ _FOREVER_S: Final = 1e6
 
 @dataclass(slots=True)
 class Stage:
-    """Where cases are played: a driver, our libraries, and how many plans are measured."""
+    """Runs cases with a driver, our libraries, and a number of plans to measure."""
 
     driver: Path
     libraries: Path | None = None
@@ -45,7 +45,7 @@ class Stage:
     _built: "tempfile.TemporaryDirectory[str] | None" = None
 
     def run(self, case: CardCase) -> CaseOutcome:
-        """Play one case; takes its window, or so many plans, over `SCALE`."""
+        """Run one case; takes its window, or `n_plans` plans, divided by `SCALE`."""
         with tempfile.TemporaryDirectory(prefix="slices-") as place:
             if self.libraries is None and self._built is None:
                 self._built = tempfile.TemporaryDirectory(prefix="ballast-native-")
@@ -57,14 +57,14 @@ class Stage:
 
 @dataclass(slots=True)
 class Play:
-    """One case on the stage."""
+    """One run of a case."""
 
     case: CardCase
     containers: Containers
     workers: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def run(self, n_plans: int) -> CaseOutcome:
-        """Start everything, measure, end everything."""
+        """Start all processes, measure, and end them."""
         case = self.case
         settings = LeaseSettings(int(case.lease * SECOND / SCALE), case.precision)
         library = Library(self.containers.libraries / "libballast-pages.so")
@@ -117,7 +117,7 @@ class Play:
         for process in self.workers:
             assert process.stdin is not None
             process.stdin.write(f"{begin}\n".encode())
-        # The first two plans are for starting.
+        # The first two plans are a warm-up.
         length_s = plan_s * n_plans if case.window is None else float(case.window) / SCALE
         first = begin + (2 * plan_s if case.window is None else 0.0)
         await asyncio.sleep(max(0.0, first - time.monotonic()))
@@ -141,13 +141,14 @@ class Play:
             )
             for name, (due, held) in before.items()
         }
-        # A workload that stops may have waited for its last lease, and is due time until then.
+        # A workload that stops may have been waiting for its last lease, and was due time until
+        # then.
         ends = [end for each in case.workloads for _, end in each.spans() if end < seconds]
         room = ROOM + len(ends) * case.lease / seconds
         tolerance = Fraction(0) if case.window is None else case.lease + ROOM * seconds
         return CaseOutcome(seconds, held, refused, tolerance, room)
 
     def _sample(self, account: Account) -> Mapping[str, tuple[Fraction, int]]:
-        """What each was due and has held until now."""
+        """(due, held) of each workload up to now."""
         account.advance(time.monotonic_ns())
         return {name: (each.due_ns, each.held_ns) for name, each in account.tenants.items()}

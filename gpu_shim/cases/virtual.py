@@ -1,4 +1,4 @@
-"""A case in virtual time: the policy alone, exact."""
+"""Runs a case in virtual time: the policy alone, exact."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,17 +9,18 @@ from gpu_shim.cases.model import SECOND, CardCase
 from gpu_shim.cases.outcome import CaseOutcome, Held
 from gpu_shim.policy.leases import Card, LeaseSettings
 
-#: Leases of the longest run. A case whose shares come out even only later is held to one lease.
+#: Leases of the longest run. A case whose shares are whole leases only later is checked to within
+#: one lease.
 LONGEST = 20_000
 
 
 def settings_of(case: CardCase) -> LeaseSettings:
-    """The policy's settings; leases are just as long as the case says."""
+    """The policy's settings, with exactly the case's lease length."""
     return LeaseSettings(lease_ns=int(case.lease * SECOND), precision=case.precision)
 
 
 def admit(case: CardCase, card: Card) -> dict[str, str]:
-    """Take every workload in, in order; the refused ones, and why."""
+    """Admit every workload in order; returns the refused ones, and why."""
     refused = {}
     for claim in case.claims()[0]:
         if why := card.admit(claim, card.now_ns):
@@ -28,10 +29,10 @@ def admit(case: CardCase, card: Card) -> dict[str, str]:
 
 
 def run(case: CardCase) -> CaseOutcome:
-    """Run the case's window; where nothing varies, as many plans as make all shares whole leases.
+    """Run the case's window; if nothing varies, enough plans to make all shares whole leases.
 
-    A share that is no whole number of leases at the window's end is held to within one lease;
-    within two where workloads come and go, for one may owe a lease when another leaves.
+    A share that is not a whole number of leases at the end is checked to within one lease; to
+    within two if workloads come and go, because one may owe a lease when another leaves.
     """
     card = Card(settings_of(case))
     refused = admit(case, card)
@@ -74,7 +75,7 @@ def _length(case: CardCase, card: Card) -> Fraction:
 
 @dataclass(slots=True)
 class _Scene:
-    """Workloads that become busy and idle on a card that stops all work the moment a lease ends."""
+    """Workloads that become busy and idle on a card whose work ends exactly with its lease."""
 
     case: CardCase
     card: Card
@@ -83,7 +84,7 @@ class _Scene:
     _current: dict[str, int] = field(default_factory=dict)
 
     def run_until(self, end_ns: int) -> None:
-        """Lease after lease, change after change."""
+        """Process all leases and changes up to `end_ns`."""
         card = self.card
         changes = self._changes(end_ns)
         change = next(changes, None)
@@ -109,7 +110,7 @@ class _Scene:
             if each.name in self.card.tenants
             for at, is_busy in each.changes(Fraction(end_ns, SECOND))
         ]
-        # At one moment, workloads that stop do so before others begin.
+        # At equal times, workloads stop before others begin.
         return iter(sorted(found, key=lambda each: (each[0], each[2])))
 
     def _apply(self, name: str, is_busy: bool) -> None:
@@ -122,7 +123,7 @@ class _Scene:
             card.end(card.now_ns)
 
     def _turn_plan(self) -> None:
-        """Keep the counts of a plan that is over, if the same set was busy all through it."""
+        """Record the counts of a finished plan during which the busy workloads did not change."""
         plan_ns = self.card.settings.plan_ns
         if self.card.now_ns >= self._since_ns + plan_ns:
             for name in self.card.tenants:

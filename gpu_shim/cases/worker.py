@@ -1,8 +1,8 @@
 """A workload as a process: it launches kernels while it is busy. Run as a file, not imported.
 
-`worker.py uuid` tells the card's UUID. `worker.py work [[from, to], ...]` says that it is ready,
-waits for a moment of the monotonic clock on its input, and then keeps the card busy in these
-seconds after it, until it is ended.
+`worker.py uuid` prints the card's UUID. `worker.py work [[from, to], ...]` prints that it is ready,
+reads a monotonic time from its input, keeps the card busy in these seconds after it, and then waits
+to be ended.
 """
 
 import ctypes
@@ -12,12 +12,12 @@ import time
 from ctypes import byref, c_void_p
 
 KERNEL = b"spin_1000"
-#: Kernels that are queued before it waits for them, as a program does at the end of a step.
+#: Kernels that are queued before it waits for them, as at the end of a program's step.
 AT_ONCE = 3
 
 
 def main(what: str, *arguments: str) -> None:
-    """One of the two."""
+    """Run one of the two commands."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context = c_void_p()
     if cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(byref(context), 0):

@@ -1,4 +1,4 @@
-"""`checks WHAT`: what a driver is and has, before anything is measured on it."""
+"""`checks WHAT`: properties of a driver, before anything is measured on it."""
 
 import asyncio
 import ctypes
@@ -29,7 +29,7 @@ def _open(name: str) -> ctypes.CDLL:
 
 
 def _exports(name: str) -> set[str]:
-    """Functions of a driver's library, as `nm` lists them."""
+    """Functions that a driver's library exports, as listed by `nm`."""
     _open(name)
     stem = name.partition(".so")[0]
     maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
@@ -43,7 +43,7 @@ def _exports(name: str) -> set[str]:
 
 
 def machine() -> None:
-    """What the rest was measured on."""
+    """Report the machine on which the other steps are measured."""
     tell(Result("kernel, Python", f"{platform.release()}, {platform.python_version()}", 1))
     smi = shutil.which("nvidia-smi")
     if smi is None:
@@ -57,7 +57,7 @@ def machine() -> None:
 
 
 def names() -> None:
-    """Functions of the driver that our libraries lack."""
+    """Report functions of the driver that our libraries lack."""
     tables = {"libcuda.so.1": "names_cuda.txt", "libnvidia-ml.so.1": "names_nvml.txt"}
     for library, table in tables.items():
         ours = set((NATIVE / table).read_text("utf-8").split())
@@ -68,7 +68,7 @@ def names() -> None:
 
 
 def lookup() -> None:
-    """Whether every pointer of cuGetProcAddress is that of an exported name."""
+    """Check that every pointer of cuGetProcAddress belongs to an exported name."""
     cuda = _open("libcuda.so.1")
     exported = {
         ctypes.cast(getattr(cuda, name), c_void_p).value
@@ -91,7 +91,7 @@ def lookup() -> None:
 
 
 def contexts() -> None:
-    """What a context takes, and whether an event may be queried while another one is current."""
+    """Measure a context's memory, and whether an event can be queried from another context."""
     cuda, nvml = _open("libcuda.so.1"), open_nvml()
     if cuda.cuInit(0) or nvml is None:
         tell(Result("context", "no GPU, or no NVML", 0))
@@ -130,7 +130,7 @@ async def _smi() -> None:
 
 
 def smi() -> None:
-    """Whether nvidia-smi works behind our libraries, and shows the cap."""
+    """Check that nvidia-smi works behind our libraries, and shows the cap."""
     asyncio.run(_smi())
 
 

@@ -1,11 +1,12 @@
 """`contained SECONDS NAME=REQUEST:LIMIT:CAP_MIB:JOB ...`: jobs in containers on one card.
 
-A job computes for so long once it is ready, for which it has `START_S`. A name that is given twice
-has two programs. JOB is one of `jobs`, or a command after a `!`.
-Once a second the driver's figures correct what contexts are charged, as on a node. Told are each
-program's lines, its exit status, the most memory that NVML saw, what the agent would report of it,
-and, where every limit is the request, the share that the arbiter's account has for each container:
-from when all programs have told a first line, ready to compute, until the first one ends.
+A job computes for SECONDS once it is ready, for which it has `START_S`. A name that occurs twice
+has two programs. JOB is one of `jobs`, or a command after a `!`. Once a second the driver's figures
+correct the charge for contexts, as on a node.
+
+The results are each program's output and exit status, the most memory that NVML saw, the agent's
+findings, and, if every limit equals the request, each container's share by the arbiter's account:
+from when all programs have printed a first line until the first one ends.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library, Table
 
 _MIB: Final = 1 << 20
-#: Above the cap by the driver's figures: rounding of its own tables.
+#: Tolerated above the cap in the driver's figures, for rounding.
 _MARGIN_MIB: Final = 64
 _POINTS: Final = 0.02
 _JOBS: Final = Path(__file__).with_name("jobs.py")
@@ -62,7 +63,7 @@ async def served(all_of_them: Containers, wanted: Wanted) -> AsyncIterator[Arbit
 
 
 async def run(seconds: float, asked: Sequence[str]) -> None:
-    """Start everything, follow it for so long, and tell."""
+    """Start everything, observe it for `seconds`, and report."""
     with containers() as all_of_them:
         uuid, wanted, jobs = all_of_them.uuid(), dict[str, tuple[str, str, ContainerCard]](), []
         for each in asked:
@@ -80,7 +81,7 @@ async def run(seconds: float, asked: Sequence[str]) -> None:
 
 @dataclass(slots=True)
 class _Program:
-    """A job that runs in a container, and whether it has told anything."""
+    """A job that runs in a container, and whether it has printed anything."""
 
     name: str
     job: str
@@ -95,7 +96,7 @@ class _Program:
     async def start(
         cls, all_of_them: Containers, name: str, job: str, seconds: float
     ) -> "_Program":
-        """Start it."""
+        """Start the job's process."""
         command = [sys.executable, str(_JOBS), job, str(seconds)]
         process = await asyncio.create_subprocess_exec(
             *(shlex.split(job[1:]) if job.startswith("!") else command),
@@ -112,11 +113,11 @@ class _Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self.process.returncode is None
 
     async def end(self) -> None:
-        """End it, and tell what it has written."""
+        """Kill the process, and report its remaining output."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
@@ -125,7 +126,7 @@ class _Program:
 
 @dataclass(slots=True)
 class _Audit:
-    """What the agent does about memory: charges what no hook counted, and finds who is above."""
+    """The agent's memory audit: charges uncounted memory, and finds containers above their cap."""
 
     arbiter: Arbiter
     tenants: Sequence[SharingPod]
@@ -138,7 +139,7 @@ class _Audit:
     def of(
         cls, arbiter: Arbiter, wanted: Wanted, programs: Sequence[_Program], nvml: Nvml
     ) -> "_Audit":
-        """Of these containers; a program's number says which one it runs in."""
+        """An audit of these containers; a process's pid tells its container."""
         names = {program.process.pid: program.name for program in programs}
         tenants = [
             SharingPod(name, "kit", name, Claim(name, Fraction(request), Fraction(limit)), (card,))
@@ -148,7 +149,7 @@ class _Audit:
         return cls(arbiter, tenants, nvml, auditor, dict.fromkeys(wanted, 0))
 
     async def look(self) -> None:
-        """One look, as the agent takes them once a second."""
+        """One check, as the agent does once a second."""
         uuid = self.tenants[0].cards[0].uuid
         used = {name: [table.used_bytes(0)] for name, table in self._tables().items()}
         sight = {uuid: await asyncio.to_thread(self.nvml.processes, uuid)}
@@ -159,9 +160,9 @@ class _Audit:
             self.most_mib[name] = max(self.most_mib[name], n_bytes // _MIB)
 
     def tell(self) -> None:
-        """The most that each container had, against its cap, and what was found of it.
+        """Report each container's peak memory against its cap, and its findings.
 
-        The driver's figure is looked up by numbers of our own processes, so it may see none.
+        The driver's figures are looked up by the pids of our own processes, so there may be none.
         """
         for tenant in self.tenants:
             name, cap_mib = tenant.uid, tenant.cards[0].cap_mib

@@ -1,6 +1,7 @@
-"""`jobs.py JOB SECONDS`: what a tenant runs. Run as a file with the machine's own frameworks.
+"""`jobs.py JOB SECONDS`: the job of a tenant. Run as a file with the machine's own frameworks.
 
-Lines are JSON. Nothing of ours is imported: a job sees the libraries only as any program does.
+Output lines are JSON. Nothing of ours is imported: a job sees the libraries only as any program
+does.
 """
 
 import importlib
@@ -12,17 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 MIB = 1 << 20
-#: Products of 8192 x 8192 that are queued at once by `ahead`: about 2.8 s of an H100.
+#: Products of 8192 x 8192 that `ahead` queues at once: about 2.8 s on an H100.
 AHEAD = 2000
 
 
 def tell(**what: Any) -> None:
-    """One line."""
+    """Print one line."""
     print(json.dumps(what), flush=True)
 
 
 def loop(torch: Any, seconds: float, step: Callable[[], object], at_once: int = 1) -> None:
-    """Steps per second, told each second."""
+    """Repeat `step`, and report steps per second each second."""
     for _ in range(3):
         step()
     torch.cuda.synchronize()
@@ -56,7 +57,7 @@ def gemm(seconds: float, at_once: int = 1) -> None:
 
 
 def ahead(seconds: float) -> None:
-    """The same, with seconds of work in the queue."""
+    """Matrix products with seconds of work in the queue."""
     gemm(seconds, AHEAD)
 
 
@@ -82,7 +83,7 @@ def _captured(torch: Any, net: Any, x: Any) -> Any:
 
 
 def graphs(seconds: float) -> None:
-    """Captures again and again, each replayed: a capture that is broken ends the job."""
+    """Captures repeatedly, and replays each capture: an invalidated one ends the job."""
     torch = importlib.import_module("torch")
     net, x = encoder(torch)
     net.eval()
@@ -103,7 +104,7 @@ def replay(seconds: float) -> None:
 
 
 def triton(seconds: float) -> None:
-    """Launches of a compiled function beside a long kernel of another stream."""
+    """Launches of a compiled function beside a long kernel on another stream."""
     torch = importlib.import_module("torch")
     add = torch.compile(lambda x: x * 2 + 1)
     x, a = torch.ones(1 << 20, device="cuda"), torch.randn(8192, 8192, device="cuda")
@@ -124,7 +125,7 @@ def triton(seconds: float) -> None:
 
 
 def allocate(how: str, seconds: float) -> None:
-    """Take memory until it is refused; then give some back, and take it again."""
+    """Allocate memory until it is refused; then free some, and allocate again."""
     how = {
         "native": "",
         "expandable": "expandable_segments:True",
@@ -147,12 +148,13 @@ def allocate(how: str, seconds: float) -> None:
     torch.cuda.empty_cache()
     kept.append(torch.empty(512 * MIB, dtype=torch.uint8, device="cuda"))
     time.sleep(seconds / 2)
-    # Below half of the cap something beside the context is missing; above it the cap did not hold.
+    # Below half of the cap, something beside the context used memory; above it, the cap did not
+    # hold.
     sys.exit(not (seen[1] // MIB) / 2 < took_mib <= seen[1] // MIB)
 
 
 def jax(seconds: float) -> None:
-    """JAX takes three quarters of what it believes the card has."""
+    """JAX allocates three quarters of the reported memory."""
     del seconds
     found, numpy = importlib.import_module("jax"), importlib.import_module("jax.numpy")
     x = numpy.ones((8192, 8192), numpy.bfloat16)
@@ -163,7 +165,7 @@ def jax(seconds: float) -> None:
 
 
 def cupy(seconds: float) -> None:
-    """CuPy's own view of the card."""
+    """The memory that CuPy sees."""
     del seconds
     found = importlib.import_module("cupy")
     a = found.ones((4096, 4096))

@@ -1,7 +1,7 @@
-"""`python -m gpu_shim.kit.make DIR`: the folder for a machine without a package index.
+"""`python -m gpu_shim.kit.make DIR`: a folder for a machine without a package index.
 
 Python sources, the packages that they import (for CPython 3.12), and the C of the compiled modules,
-which the machine's own gcc compiles for the Python that is there, at the first run.
+which the machine's own gcc compiles for its Python at the first run.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: The Python that the machine has.
+#: The machine's Python.
 PYTHON: Final = "3.12"
 #: What the kit's programs import; versions are those of the lock file.
 PACKAGES: Final = (
@@ -24,7 +24,7 @@ _PLATFORMS: Final = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinu
 
 
 def make(into: Path, packages: bool = True) -> int:
-    """Write the folder anew; its size in bytes. Without `packages` nothing is fetched."""
+    """Write the folder anew; returns its size in bytes. Without `packages` nothing is fetched."""
     shutil.rmtree(into, ignore_errors=True)
     source = into / "source"
     for name in _SOURCES:
@@ -55,7 +55,7 @@ def _translate(module: Path, to: Path) -> None:
 
 
 def _fetch(into: Path) -> None:
-    """Unpack the packages from the index."""
+    """Install the packages from the index into `into`."""
     lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
     pins = [line.split()[0] for line in lock if line.split("==")[0] in PACKAGES]
     if len(pins) != len(PACKAGES):

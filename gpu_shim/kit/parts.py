@@ -1,17 +1,18 @@
-"""The parts of the kit: steps in the order in which a failure makes the rest pointless."""
+"""The parts of the kit: steps, ordered so that a failure makes later steps pointless."""
 
 from dataclasses import dataclass
 from typing import Final
 
-#: Seconds that a part may last, start and end included.
+#: Time limit of a part in seconds, including start and end.
 LONGEST_S: Final = 540.0
-#: Until a job is ready: a first import of PyTorch takes some 10 s, a compilation as long again.
+#: Time until a job is ready: a first import of PyTorch takes about 10 s, a compilation as long
+#: again.
 START_S: Final = 30
 
 
 @dataclass(slots=True, frozen=True)
 class Step:
-    """One program with its time limit, and what it should show."""
+    """One program with its time limit, and the expected result."""
 
     name: str
     #: A module of this package and its arguments.

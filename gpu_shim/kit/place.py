@@ -1,4 +1,4 @@
-"""Where steps run: our libraries, built once, and the driver."""
+"""The environment of steps: our libraries, built once, and the driver."""
 
 import os
 import tempfile
@@ -13,13 +13,13 @@ from gpu_shim.native.build import build
 
 
 def driver() -> Path | None:
-    """The folder of the driver to use; None for the machine's own."""
+    """The folder of the driver to use; None: the machine's own."""
     given = os.environ.get("BALLAST_KIT_DRIVER")
     return Path(given) if given else None
 
 
 def open_nvml() -> Nvml | None:
-    """The driver's NVML; None where it can't be opened, which is told."""
+    """The driver's NVML; None, with a result that says why, if it cannot be opened."""
     folder = driver()
     try:
         return Nvml(str(folder / "libnvidia-ml.so.1") if folder else "")
@@ -30,7 +30,7 @@ def open_nvml() -> Nvml | None:
 
 @contextmanager
 def containers() -> Iterator[Containers]:
-    """Room for containers, gone afterwards."""
+    """A temporary place for containers."""
     with tempfile.TemporaryDirectory(prefix="gpu-kit-") as place:
         libraries = Path(place) / "native"
         build(libraries)

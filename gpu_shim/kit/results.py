@@ -6,17 +6,17 @@ import msgspec
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was measured. Without samples it can't pass; `is_good` is None where no bar is set."""
+    """A measurement. Without samples it cannot pass; `is_good` is None without a bar."""
 
     what: str
     value: str
     n_samples: int
     is_good: bool | None = None
-    #: What is to be expected, where it is said per result and not per step.
+    #: The expected value, if it differs between the results of a step.
     expected: str = ""
 
 
 def tell(result: Result) -> None:
-    """Write it at once: a step may be ended at any time."""
+    """Write it at once: a step may be killed at any time."""
     sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
     sys.stdout.buffer.flush()

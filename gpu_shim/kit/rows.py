@@ -10,7 +10,7 @@ from gpu_shim.kit.results import Result, tell
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run it and tell its lines, each with the bench's bar."""
+    """Run the row and report its lines, each with the benchmark's bar."""
     row, seconds = int(arguments[0]), float(arguments[1])
     _, lines = asyncio.run(measure([row], seconds, 250, driver()))
     for line in lines:

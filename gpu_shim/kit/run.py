@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`gpu-kit/run a|b|c|d`: compiles what this Python needs, then runs a part. Standard library only.
+"""`gpu-kit/run a|b|c|d`: compiles modules for this Python, then runs a part. Standard library only.
 
-The kit's packages come before those that are installed here.
+The kit's packages take precedence over installed ones.
 """
 
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 
 KIT = Path(__file__).resolve().parent
 SOURCE = KIT / "source"
-#: Modules in C, and what else they are made of.
+#: Modules in C, and their further sources.
 MODULES: dict[str, tuple[str, ...]] = {"event_loop": (), "handover": ("pages.c", "table.c")}
 
 
 def compile_modules() -> None:
-    """Beside their sources, for this Python, where they are not there."""
+    """Compile missing modules for this Python, beside their sources."""
     native = SOURCE / "gpu_shim" / "native"
     folder = SOURCE / "gpu_shim" / "arbiter" / "fast_path"
     for name, more in MODULES.items():
@@ -27,14 +27,14 @@ def compile_modules() -> None:
         files = [folder / f"{name}.c", *(native / each for each in more)]
         include = [sysconfig.get_paths()["include"], native, SOURCE]
         command = ["gcc", "-O2", "-fPIC", "-shared", "-pthread", *(f"-I{each}" for each in include)]
-        # Whole or not at all: the time of a part may end at any moment.
+        # Atomic: the time of a part may end at any moment.
         fresh = made.with_suffix(".new")
         subprocess.run([*command, "-o", str(fresh), *map(str, files)], check=True)  # noqa: S603
         fresh.replace(made)
 
 
 def main() -> int:
-    """Run the part in a process of its own, which finds everything."""
+    """Run the part in a new process with the kit's import path."""
     compile_modules()
     path = [str(SOURCE), str(KIT / "packages"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}

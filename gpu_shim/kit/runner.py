@@ -1,6 +1,6 @@
-"""`run PART` on the machine with the GPU: the steps one after the other, each in its own time.
+"""`run PART` on the machine with the GPU: steps in order, each within its time limit.
 
-Every line goes to the file as it comes, so that what was measured is kept when the time is over.
+Every line is written to the file at once, so that results are kept when the time is over.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ import msgspec
 from gpu_shim.kit.parts import LONGEST_S, PARTS, Step
 from gpu_shim.kit.results import Result
 
-#: Left at the end of a part, for the last line.
+#: Reserved at the end of a part for the last line.
 _RESERVE_S: Final = 10.0
 
 
 def run_part(
     part: str, steps: Sequence[Step], report: TextIO, longest_s: float = LONGEST_S
 ) -> bool:
-    """Whether every step passed. A step that there is no time for is told as such."""
+    """Run the steps; returns whether all passed. Steps without time left are reported as such."""
     ends = time.monotonic() + longest_s - _RESERVE_S
     outcomes = [_run_step(part, step, ends, report) for step in steps]
     return all(outcome in {"passed", "measured"} for outcome in outcomes)
@@ -60,7 +60,7 @@ def _run_step(part: str, step: Step, ends: float, report: TextIO) -> str:
 
 
 def _outcome(results: Sequence[Result], code: int) -> str:
-    """What a step's results come to; nothing passes that sampled nothing."""
+    """The outcome of a step; without samples it cannot pass."""
     if code or any(each.is_good is False for each in results):
         return "failed"
     if not results or any(each.n_samples < 1 for each in results):
@@ -69,7 +69,7 @@ def _outcome(results: Sequence[Result], code: int) -> str:
 
 
 def _lines(program: "subprocess.Popen[bytes]", ends: float) -> Iterator[dict[str, Any]]:
-    """Objects as the program writes them; raises TimeoutError once its time is over."""
+    """Objects that the program writes; raises TimeoutError at `ends`."""
     assert program.stdout is not None
     rest = b""
     with selectors.DefaultSelector() as selector:
@@ -105,7 +105,7 @@ def _since(begin: float) -> float:
 
 
 def _end(program: "subprocess.Popen[bytes]") -> None:
-    """With what it started: a step has a session of its own."""
+    """Kill the program and its children: a step has its own session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(program.pid, signal.SIGKILL)
     program.wait()

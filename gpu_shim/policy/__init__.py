@@ -1,5 +1,5 @@
-"""Which tenant has the GPU next: pure, exact, time passed in.
+"""Decides which tenant gets the GPU next: pure, exact, with the time passed in.
 
-`shares` says what part of the time each tenant of a card is due, `leases` turns parts into leases,
-`gangs` holds several cards of a node together for tenants that need them at once.
+`shares` computes each tenant's part of a card's time, `leases` turns parts into leases, `gangs`
+coordinates several cards of a node for tenants that need them at once.
 """

@@ -1,8 +1,8 @@
-"""What comes after the present lease, decided while it lasts, so that no hand-over waits.
+"""Decides what follows the current lease while it lasts, so that no hand-over waits.
 
-A decision is the policy's own, taken on a copy of the card at the moment when the lease should end.
-It is given up where that moment is missed by much, or where a tenant comes, goes or changes. What
-needs more than one card is never decided ahead.
+The policy decides on a copy of the card, at the time when the lease should end. The decision is
+dropped if that time is missed by much, or if a tenant is added, removed or changed. Tenants with
+more than one card are never decided ahead.
 """
 
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from typing import Final
 from gpu_shim.policy.gangs import Node
 from gpu_shim.policy.leases import IDLE, Card, LeaseTerms
 
-#: A lease that ends later than it should by more than this part of one is looked at anew.
+#: A lease that ends late by more than this part of a lease is decided again.
 LATEST: Final = Fraction(1, 8)
 
 
 @dataclass(slots=True, frozen=True)
 class Turn:
-    """What happens at the end of the lease that `holder` has.
+    """What happens at the end of the lease of `holder`.
 
-    At `close_ns` it either goes on under new `terms` (`is_renewal`) or stops; in that case `terms`
-    are the next tenant's, which begins once nothing of it is left on the card, up to
-    `latest_ns`. Without terms that is decided then.
+    At `close_ns` the lease either continues under new `terms` (`is_renewal`) or its gate closes. In
+    that case `terms` are the next tenant's, whose lease begins once the holder's work has drained,
+    at `latest_ns` at the latest. Without terms the decision is made then.
     """
 
     holder: str
@@ -33,9 +33,9 @@ class Turn:
 
 
 def foresee(node: Node, card: str, now_ns: int, is_closed: bool) -> Turn | None:
-    """The turn after the present one; None where there is nothing to say ahead. O(tenants).
+    """The turn after the current lease; None if nothing can be decided ahead. O(tenants).
 
-    `is_closed`: the holder has stopped already, and something of it may be left on the card.
+    `is_closed`: the holder's gate is closed, but its work may not have drained.
     """
     account = node.cards[card]
     held = account.holder

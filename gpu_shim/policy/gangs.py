@@ -1,10 +1,10 @@
-"""Several cards of one node, and tenants that need more than one of them at once.
+"""The cards of one node, and tenants that need several of them at once.
 
 A collective kernel spins on one card until its peer runs on the other, so a tenant with several
-cards gets them together or not at all: one gang lease. A gang that is next on one card waits
-for its others; until they are free, a card is lent to tenants that fit in before that.
-Nothing is held while waiting, so gangs that overlap can't block one another; the gang that has
-waited longest goes first.
+cards gets them together or not at all: one gang lease. A gang that is next on one card waits for
+its other cards; until they are free, the card is lent to tenants whose leases end before that. A
+waiting gang holds no cards, so overlapping gangs cannot deadlock; the gang that has waited longest
+goes first.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,10 @@ from typing import Final
 from gpu_shim.policy.leases import IDLE, Card, Grant, LeaseSettings
 from gpu_shim.policy.shares import Claim
 
-#: A lent card is not worth a hand-over below this part of a lease.
+#: A loan below this part of a lease is not worth a hand-over.
 LEAST_LOAN: Final = Fraction(1, 10)
-#: What one gang gives back another may use: levels only fall, and soon by next to nothing.
+#: Rounds of levelling: another gang may use what one gives back; levels only fall, and soon by next
+#: to nothing.
 LEVELLINGS: Final = 4
 
 
@@ -31,7 +32,7 @@ class Node:
     waiting: list[str] = field(default_factory=list)
 
     def admit(self, claim: Claim, cards: tuple[str, ...], now_ns: int) -> str:
-        """Take a tenant in on all of `cards`, or on none and say why."""
+        """Add or change a tenant on all of `cards`; on failure on none, and return the reason."""
         for at, card in enumerate(cards):
             self.cards.setdefault(card, Card(self.settings, now_ns))
             known = self.cards[card].tenants.get(claim.name)
@@ -45,7 +46,7 @@ class Node:
         return ""
 
     def remove(self, name: str, now_ns: int) -> None:
-        """Forget a tenant on all its cards."""
+        """Remove a tenant from all its cards."""
         for card in self.cards_of.pop(name, ()):
             self.cards[card].remove(name, now_ns)
         if name in self.waiting:
@@ -53,7 +54,7 @@ class Node:
         self._level(now_ns)
 
     def set_busy(self, name: str, is_busy: bool, now_ns: int) -> None:
-        """Say whether a tenant wants its cards."""
+        """Record whether a tenant wants its cards."""
         for card in self.cards_of[name]:
             self.cards[card].set_busy(name, is_busy, now_ns)
         if not is_busy and name in self.waiting:
@@ -61,13 +62,13 @@ class Node:
         self._level(now_ns)
 
     def end(self, card: str, now_ns: int) -> None:
-        """The card's lease is over and nothing of it is left on the card."""
+        """End the card's lease, whose work has drained."""
         self.cards[card].end(now_ns)
 
     def take_back(self, name: str, now_ns: int) -> None:
-        """End leases before their time for a tenant that wants its cards again and has the next.
+        """Cut leases short for a tenant that wants its cards again and is next.
 
-        Only those of tenants that are a lease ahead: they had the cards while this one paused.
+        Only leases of tenants that are a lease ahead: they had the cards while this one paused.
         """
         for card in self.cards_of[name]:
             holder = self.cards[card].holder
@@ -79,11 +80,11 @@ class Node:
                     self.cards[each].cut(holder.name, now_ns)
 
     def turn(self, card: str, now_ns: int) -> str:
-        """The next tenant of the card; empty if it stays idle."""
+        """The next tenant of the card; empty if the card stays idle."""
         return next(iter(self._order(card, now_ns)), IDLE)
 
     def pick(self, card: str, now_ns: int) -> Mapping[str, Grant]:
-        """Grants that begin now: of the free `card`, and of others where a gang begins on it."""
+        """Grants that begin now: of the free `card`, and of other cards if a gang begins on it."""
         until_ns = 0
         for name in self._order(card, now_ns):
             gang = self._gang(name)
@@ -102,7 +103,7 @@ class Node:
         return {card: self.cards[card].grant(IDLE, now_ns, until_ns)}
 
     def _order(self, card: str, now_ns: int) -> list[str]:
-        """Names in the order of their turns: gangs that wait for this card first."""
+        """Tenants in the order of their turns: gangs that wait for this card first."""
         names = [tenant.name for tenant in self.cards[card].ranked(now_ns)]
         first = [name for name in self.waiting if card in self.cards_of[name] and name in names]
         return first + [name for name in names if name not in first]
@@ -120,7 +121,7 @@ class Node:
         return any(set(self.cards_of[each]) & set(self.cards_of[name]) for each in older)
 
     def _free_ns(self, gang: tuple[str, ...], otherwise_ns: int) -> int:
-        """When the last of these cards should be free; `otherwise_ns` where all are."""
+        """When the last of these cards should be free; `otherwise_ns` if all are."""
         holders = [self.cards[card].holder for card in gang]
         return max((h.until_ns for h in holders if h and h.name), default=otherwise_ns)
 
@@ -134,7 +135,7 @@ class Node:
         return {card: self.cards[card].grant(name, now_ns, until_ns) for card in gang}
 
     def _level(self, now_ns: int) -> None:
-        """Hold every gang on each card to what its scarcest card gives, so that none idles."""
+        """Limit every gang on each card to the share on its scarcest card, so that none idles."""
         gangs = {name: cards for name, cards in self.cards_of.items() if len(cards) > 1}
         for name, cards in gangs.items():
             for card in cards:

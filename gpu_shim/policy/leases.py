@@ -1,16 +1,17 @@
-"""Which tenant of one card has the next lease.
+"""Decides which tenant of one card gets the next lease.
 
-Time is dealt in plans. At its start a plan sets how many leases each tenant has in it: the whole
-part of its share, and for some one more. Those are chosen by earliest pseudo-deadline, which keeps
-every tenant within one lease of its exact share for ever (Baruah et al., Proportionate progress,
-1996). Inside the plan leases alternate by lag, the time due minus the time held: of those that are
-not ahead, the one with the earliest due lease (Bennett and Zhang, WF2Q, 1996). Time that is due to
-no tenant belongs to an idle tenant, under the same rules.
+Time is divided into plans. At its start a plan sets how many leases each tenant has in it: the
+whole part of its share, and for some tenants one more. Those are chosen by earliest
+pseudo-deadline, which keeps every tenant within one lease of its exact share for ever (Baruah et
+al., Proportionate progress, 1996). Within the plan leases alternate by lag, the time due minus the
+time held: of the tenants that are not ahead, the one with the earliest due lease is next (Bennett
+and Zhang, WF2Q, 1996). Time that is due to no tenant belongs to an idle tenant, under the same
+rules.
 
-Held time is charged as it was, not as it was granted: a tenant that overran has less until it is
-repaid, one that yielded early keeps what it did not use. What is missing or too much beyond that
-one lease is made up for in the next plan, by as much as it is: where it is little, a lease becomes
-a little longer or shorter. A change of the busy tenants starts a new plan; lags live on.
+Tenants are charged the time they held, not the time granted: a tenant that overran gets less until
+it is repaid, and one that yielded early keeps its unused time. A lag beyond that one lease is
+compensated exactly in the next plan, if need be by a slightly longer or shorter lease. A change of
+the busy tenants starts a new plan; lags are kept.
 """
 
 from collections.abc import Iterable
@@ -23,23 +24,23 @@ from typing import Final
 from gpu_shim.policy.shares import Claim, excess_of, split
 
 IDLE: Final = ""
-#: Leases by which lags rise and fall when every tenant has just what it is due.
+#: Leases by which lags vary when every tenant gets exactly its due.
 SWING: Final = Fraction(1)
-#: Plans for which a tenant that overran may be in debt: one kernel can take longer than a plan.
+#: Plans of debt that a tenant can have: one kernel can take longer than a plan.
 LONGEST_DEBT: Final = 12
-#: A plan may last longer than it should by this part, when leases overran.
+#: The part by which a plan may be extended when leases overran.
 LONGEST_DELAY: Final = Fraction(1, 4)
-#: A rest of a quota below this part of a lease is not worth a hand-over; it is carried over.
+#: A remainder of a quota below this part of a lease is not worth a hand-over; it is carried over.
 LEAST_REST: Final = Fraction(1, 5)
 _MS: Final = 1_000_000
 
 
 @dataclass(slots=True, frozen=True)
 class LeaseSettings:
-    """How finely time is dealt. A plan is `lease_ns / precision` long.
+    """The granularity of time slicing. A plan is `lease_ns / precision` long.
 
-    With `longest_gap_ns` leases shrink where the smallest guaranteed share would make its tenant
-    wait for longer than that between two leases; never below `shortest_ns`.
+    With `longest_gap_ns`, leases shrink if the tenant with the smallest guaranteed share would wait
+    longer than that between two leases; never below `shortest_ns`.
     """
 
     lease_ns: int = 250 * _MS
@@ -49,11 +50,11 @@ class LeaseSettings:
 
     @property
     def plan_ns(self) -> Fraction:
-        """Length of the cycle in which every tenant gets what it is due."""
+        """Length of the cycle in which every tenant gets its due."""
         return self.lease_ns / self.precision
 
     def lease_among(self, busy: Iterable[Claim]) -> int:
-        """Length of a lease while these are busy."""
+        """Length of a lease while these tenants are busy."""
         least = min((claim.request for claim in busy if claim.request), default=Fraction(1))
         if not self.longest_gap_ns or least == 1:
             return self.lease_ns
@@ -65,7 +66,7 @@ class LeaseSettings:
 class Grant:
     """The card is held by `name`, or idle if the name is empty.
 
-    It must stop launching at `until_ns`, so that what it has launched ends about at `end_ns`.
+    The holder must stop launching at `until_ns`, so that its work ends at about `end_ns`.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Grant:
 
 @dataclass(slots=True, frozen=True)
 class LeaseTerms:
-    """A lease that has not begun: its length, and by how much earlier launching must stop."""
+    """A lease that has not begun: its length, and how much before its end launching must stop."""
 
     name: str
     length_ns: int
@@ -84,18 +85,18 @@ class LeaseTerms:
     is_contended: bool
 
     def from_(self, begin_ns: int) -> Grant:
-        """The lease, begun."""
+        """The grant of this lease from `begin_ns` on."""
         end_ns = begin_ns + self.length_ns
         return Grant(self.name, end_ns - self.early_ns, end_ns, self.is_contended)
 
 
 @dataclass(slots=True)
 class Tenant:
-    """One claim on the card and its account. Times are nanoseconds, `lag` is exact.
+    """A claim on the card and its account. Times are nanoseconds, `lag` is exact.
 
-    `cap` is what other cards leave of the limit to a tenant that needs several at once, `drain_ns`
-    how long its work lately went on after it had to stop launching. `is_late`: work of a lease that
-    was over at `ended_ns` is still on the card, beside the holder's.
+    `cap` limits a tenant with several cards to its share on the others; `drain_ns` is how long its
+    recent work ran on after it had to stop launching. `is_late`: work of a lease that was ended at
+    `ended_ns` still runs on the card, beside the holder's.
     """
 
     claim: Claim
@@ -115,7 +116,7 @@ class Tenant:
 
     @property
     def name(self) -> str:
-        """Its name, which is unique on the card."""
+        """The tenant's name, unique on the card."""
         return self.claim.name
 
 
@@ -142,7 +143,7 @@ class Card:
     # -- tenants ------------------------------------------------------------------------------
 
     def admit(self, claim: Claim, now_ns: int) -> str:
-        """Take a tenant in, or give it new shares; says why not where it does not fit."""
+        """Add a tenant, or change its shares; returns the reason if it does not fit."""
         others = [each.claim for name, each in self.tenants.items() if name != claim.name]
         if why := excess_of([*others, claim]):
             return why
@@ -155,7 +156,7 @@ class Card:
         return ""
 
     def remove(self, name: str, now_ns: int) -> None:
-        """Forget a tenant; its lease, where it has one, ends now."""
+        """Remove a tenant, and end its lease."""
         self.advance(now_ns)
         if self.holder is not None and self.holder.name == name:
             self.holder = None
@@ -164,7 +165,7 @@ class Card:
         self._change()
 
     def set_busy(self, name: str, is_busy: bool, now_ns: int) -> None:
-        """Say whether a tenant wants the card. What it is due grows only while it does."""
+        """Record whether a tenant wants the card. It is due time only while it does."""
         tenant = self.tenants[name]
         if tenant.is_busy != is_busy:
             self.advance(now_ns)
@@ -172,7 +173,7 @@ class Card:
             self._change()
 
     def set_cap(self, name: str, cap: Fraction, now_ns: int) -> None:
-        """Hold a tenant below its limit for as long as another of its cards gives it no more."""
+        """Keep a tenant below its limit while another of its cards gives it no more."""
         tenant = self.tenants[name]
         if tenant.cap != cap:
             self.advance(now_ns)
@@ -180,12 +181,12 @@ class Card:
             self._change()
 
     def set_late(self, name: str, is_late: bool, now_ns: int) -> None:
-        """Say whether work of a tenant's ended lease is still on the card, and charged for."""
+        """Record whether work of a tenant's ended lease still runs on the card, and is charged."""
         self.advance(now_ns)
         self.tenants[name].is_late = is_late
 
     def _change(self) -> None:
-        """Work out shares anew; the next pick starts a plan."""
+        """Recompute the shares; the next pick starts a plan."""
         busy = [
             replace(tenant.claim, limit=min(tenant.claim.limit, tenant.cap))
             for tenant in self.tenants.values()
@@ -201,9 +202,9 @@ class Card:
     # -- the account ---------------------------------------------------------------------------
 
     def advance(self, now_ns: int) -> None:
-        """Charge the time since the last call: each tenant is due a part, the holder had it all.
+        """Charge the time since the last call: every tenant was due its share, the holder held all.
 
-        It shared it with tenants that are late, in equal parts: so the hardware divides a card.
+        Late tenants shared it with the holder in equal parts, as the hardware divides a card.
         """
         took = now_ns - self.now_ns
         if took <= 0:
@@ -228,14 +229,14 @@ class Card:
         self.now_ns = now_ns
 
     def end(self, now_ns: int) -> None:
-        """The holder has nothing left on the card: its lease is over and is charged to here."""
+        """End the holder's lease, whose work has drained; it is charged up to now."""
         self.advance(now_ns)
         if self.holder is not None:
             self._account(self.holder.name).ended_ns = now_ns
         self.holder = None
 
     def drained(self, name: str, took_ns: int) -> None:
-        """A lease's work went on for so long after the gate; next time it closes earlier."""
+        """Record how long a lease's work ran on after its gate closed; the next closes earlier."""
         if (tenant := self.tenants.get(name)) is not None:
             tenant.drain_ns += (took_ns - tenant.drain_ns) // 4
 
@@ -245,12 +246,12 @@ class Card:
     # -- the next one --------------------------------------------------------------------------
 
     def ranked(self, now_ns: int) -> list[Tenant]:
-        """Tenants that may have the free card now, the next first; the idle one among them."""
+        """Tenants that may hold the free card now, including the idle one, the next first."""
         self.advance(now_ns)
         open_ = [] if self._is_stale else self._with_budget()
         if now_ns >= self._plan_end_ns:
-            # Late, since leases took longer than they should: what is due in this plan is given
-            # first, and idle time makes up for it.
+            # The plan is late, since leases overran: the tenants get their due first, and idle time
+            # compensates.
             is_over = now_ns >= self._plan_end_ns + self.settings.plan_ns * LONGEST_DELAY
             open_ = [] if is_over else [each for each in open_ if each is not self._idle]
         if not open_:
@@ -259,37 +260,37 @@ class Card:
         return sorted(open_, key=self._urgency)
 
     def grant(self, name: str, now_ns: int, until_ns: int = 0) -> Grant:
-        """Give the free card to `name` for a lease, or to an earlier moment."""
+        """Give the free card to `name` for a lease, at most until `until_ns` if that is not 0."""
         self.holder = self.terms(name, until_ns - now_ns if until_ns else 0).from_(now_ns)
         return self.holder
 
     def terms(self, name: str, at_most_ns: int = 0) -> LeaseTerms:
-        """What a lease of `name` would be now; 0: as long as it is due."""
+        """The terms of a lease of `name` now; `at_most_ns` limits its length, 0: no limit."""
         length_ns = self._length_for(self._account(name))
         length_ns = min(at_most_ns or length_ns, length_ns)
-        # Never by more than half, or work that drains slowly would have no time at all.
+        # At most by half, or work that drains slowly would get no time at all.
         early_ns = min(self._account(name).drain_ns, length_ns // 2)
         others = any(each.is_busy for other, each in self.tenants.items() if other != name)
         is_all = self._account(name).share == 1
         return LeaseTerms(name, length_ns, early_ns, others or not is_all)
 
     def begin(self, terms: LeaseTerms, now_ns: int) -> Grant:
-        """Give the free card as was decided before, on a copy."""
+        """Give the free card under terms that were decided before, on a copy."""
         self.ranked(now_ns)
         self.holder = terms.from_(now_ns)
         return self.holder
 
     def is_ahead(self, name: str, now_ns: int) -> bool:
-        """Whether a tenant has had more than a lease above what it was due.
+        """Whether a tenant has held more than a lease above its due.
 
-        A stuck tenant never is: its lease is short already.
+        False for a stuck tenant: its lease is short already.
         """
         self.advance(now_ns)
         tenant = self._account(name)
         return tenant.lag < -SWING * self.lease_ns and not self._is_stuck(tenant)
 
     def cut(self, name: str, now_ns: int) -> None:
-        """Have a tenant that holds the card stop launching now; what it has launched may end."""
+        """Make the holder `name` stop launching now; launched work may finish."""
         held = self.holder
         if held is not None and held.name == name:
             until_ns = min(now_ns, held.until_ns)
@@ -297,7 +298,7 @@ class Card:
             self.holder = replace(held, until_ns=until_ns, end_ns=end_ns)
 
     def copied(self) -> "Card":
-        """A card on which what would happen can be tried; this one stays as it is."""
+        """A copy of the card, on which decisions can be tried."""
         other = copy(self)
         other.tenants = {name: copy(tenant) for name, tenant in self.tenants.items()}
         other._idle = copy(self._idle)
@@ -310,7 +311,7 @@ class Card:
         return self.grant(ranked[0].name if ranked else IDLE, now_ns)
 
     def _with_budget(self) -> list[Tenant]:
-        """Busy tenants, and the idle tenant, with something left of their quotas in this plan."""
+        """Busy tenants, and the idle tenant, with some quota left in this plan."""
         return [
             tenant
             for tenant in (*self.tenants.values(), self._idle)
@@ -319,30 +320,28 @@ class Card:
         ]
 
     def _left_of(self, tenant: Tenant) -> int:
-        """What is left of its quota in this plan."""
+        """Nanoseconds left of the tenant's quota in this plan."""
         return floor(tenant.quota * self.lease_ns) - tenant.held_in_plan_ns
 
     def _length_for(self, tenant: Tenant) -> int:
-        """A lease; the last of a plan is what makes up the quota."""
+        """The length of a lease; the last one of a plan completes the quota."""
         if self._is_stuck(tenant):
             return ceil(self.lease_ns * LEAST_REST)
         left = self._left_of(tenant)
         return left if 0 < 2 * left < 3 * self.lease_ns else self.lease_ns
 
     def _urgency(self, tenant: Tenant) -> tuple[bool, bool, Fraction, Fraction]:
-        """Sorts those not ahead by when their next lease is due, then the others by lag.
-
-        Stuck tenants are first.
-        """
+        """Sort key: stuck tenants, then those not ahead by their next due lease, then by lag."""
         is_second = not self._is_stuck(tenant)
         if tenant.lag < 0 or not tenant.share:
             return is_second, True, -tenant.lag, Fraction(0)
         return is_second, False, (self.lease_ns - tenant.lag) / tenant.share, -tenant.lag
 
     def _is_stuck(self, tenant: Tenant) -> bool:
-        """Whether it has had work on the card, and no lease, for a plan.
+        """Whether the tenant has had work on the card, and no lease, for a plan.
 
-        That work may need a launch of the tenant to end: it has a short lease, whatever it owes.
+        That work may need another launch of the tenant to end: it gets a short lease, whatever its
+        debt.
         """
         since_ns = self.now_ns - tenant.ended_ns
         return tenant.is_late and tenant.is_busy and since_ns >= self.settings.plan_ns

@@ -1,7 +1,7 @@
-"""What part of a card's time each tenant is due.
+"""Computes each tenant's part of a card's time.
 
-A tenant is guaranteed its request and never exceeds its limit; what the requests of busy
-tenants leave is split equally. Shares are exact fractions of one card.
+A tenant is guaranteed its request and never exceeds its limit; the time beyond the requests of busy
+tenants is split equally. Shares are exact fractions of one card.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 Mode = Literal["strict", "fair"]
 
-#: A tenant that is due nothing, because the requests of others fill the card, still has one lease
-#: in ten plans of twenty, so that no program ever hangs for good.
+#: The share of a tenant without any other, because the requests fill the card: one lease in ten
+#: plans of twenty, so that no program hangs for ever.
 FLOOR: Final = Fraction(1, 200)
 #: All floors of one card together: one lease in twenty.
 FLOORS: Final = Fraction(1, 20)
@@ -20,7 +20,7 @@ FLOORS: Final = Fraction(1, 20)
 
 @dataclass(slots=True, frozen=True)
 class Claim:
-    """What a tenant asks of one card, as parts of its time and of its memory."""
+    """A tenant's claim on one card, as parts of its time and of its memory."""
 
     name: str
     request: Fraction
@@ -29,9 +29,9 @@ class Claim:
 
 
 def automatic(mode: Mode, fraction: Fraction | None) -> tuple[Fraction, Fraction]:
-    """(request, limit) of a tenant that states neither; `fraction` is None where it asked MiB.
+    """(request, limit) of a tenant that states neither; `fraction` is None if it requested MiB.
 
-    Only a fraction is guaranteed anything, and only strict mode holds it to just that.
+    Only a fraction is guaranteed time, and only strict mode limits the tenant to it.
     """
     if fraction is None:
         return Fraction(0), Fraction(1)
@@ -39,7 +39,7 @@ def automatic(mode: Mode, fraction: Fraction | None) -> tuple[Fraction, Fraction
 
 
 def excess_of(claims: Iterable[Claim]) -> str:
-    """Why these claims can't share one card, in a few words; empty where they can."""
+    """Why these claims cannot share one card; empty if they can."""
     claims = list(claims)
     for claim in claims:
         if not 0 <= claim.request <= claim.limit <= 1:
@@ -52,7 +52,7 @@ def excess_of(claims: Iterable[Claim]) -> str:
 
 
 def split(busy: Sequence[Claim]) -> Mapping[str, Fraction]:
-    """The part of the time each of `busy` is due while exactly these are busy; O(n^2)."""
+    """Each tenant's part of the time while exactly these are busy; O(n^2)."""
     due = {claim.name: claim.request for claim in busy}
     left = 1 - sum(due.values(), start=Fraction(0))
     below = [claim for claim in busy if due[claim.name] < claim.limit]
@@ -67,7 +67,7 @@ def split(busy: Sequence[Claim]) -> Mapping[str, Fraction]:
 
 
 def _with_floors(busy: Sequence[Claim], due: dict[str, Fraction]) -> dict[str, Fraction]:
-    """The same, and a little for tenants that would have nothing; all others give in proportion."""
+    """The same with a minimum for tenants that would get nothing; the others give in proportion."""
     without = [claim for claim in busy if not due[claim.name] and claim.limit]
     if not without:
         return due

@@ -1,5 +1,5 @@
-"""Our side of the Node Resource Interface: what container runtimes ask before a container starts.
+"""A plugin for the Node Resource Interface: runtimes call it before a container starts.
 
-`frames` is ttrpc over one socket, `session` one connection, `adjust` what a container gets,
-`plugin` the whole of it, connected again whenever the runtime restarts.
+`frames` is ttrpc over one socket, `session` one connection, `adjust` the adjustment of a container,
+`plugin` the whole plugin, which reconnects whenever the runtime restarts.
 """

@@ -1,8 +1,8 @@
-"""What a container gets that shares cards, as an adjustment of the container runtime's.
+"""The adjustment of a container that shares cards.
 
-The pod's folder is mounted read-only: its libraries, its caps, its socket (a socket can be
-connected to through a read-only mount). `/etc/ld.so.preload` is the kernel's and the loader's way
-to have the libraries in every program, also in one that drops its environment.
+The pod's folder is mounted read-only: its libraries, its caps, its socket (connecting to a socket
+works through a read-only mount). With `/etc/ld.so.preload` the loader loads the libraries into
+every program, even one that drops its environment.
 """
 
 import posixpath
@@ -18,8 +18,8 @@ from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.home import INSIDE
 
 PRELOAD: Final = "/etc/ld.so.preload"
-#: Where a container finds the driver's libraries when we bring them: the shadow libraries and
-#: NVIDIA's own images look here.
+#: Where we mount the driver's libraries in a container: the shadow libraries and NVIDIA's own
+#: images look here.
 DRIVER: Final = "/usr/local/nvidia/lib64"
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -28,8 +28,8 @@ _OURS: Final = (VISIBLE, CAPABILITIES)
 
 _READ_ONLY: Final = ("bind", "ro", "nosuid", "nodev", "exec", "rprivate")
 
-#: How cards and driver reach a container: by CDI name (NVIDIA's container toolkit has made the
-#: specification), by environment (NVIDIA's runtime reads it), or as files that we bring.
+#: How a container gets cards and driver: by CDI name (the specification comes from NVIDIA's
+#: container toolkit), by environment (NVIDIA's runtime reads it), or as files that we mount.
 Way = Literal["cdi", "environment", "files"]
 
 
@@ -44,11 +44,11 @@ class Node:
 
 @dataclass(slots=True, frozen=True)
 class Delivery:
-    """How cards reach containers. `driver` and `nodes` (by UUID; "" for all) are for files.
+    """How containers get cards. `driver` and `nodes` (by UUID; "" for all) are for files.
 
     With CDI, a card that no specification of the node names is delivered as files if there is a
-    `driver`, else by environment: the container might start without it, but the runtime would
-    refuse it for certain.
+    `driver`, else by environment: the container may then start without the card, but with an
+    unknown CDI name the runtime would certainly refuse it.
     """
 
     way: Way = "cdi"
@@ -58,18 +58,18 @@ class Delivery:
 
     @property
     def fallback(self) -> Way:
-        """How a card is delivered that has no CDI device."""
+        """How a card without a CDI device is delivered."""
         return "files" if self.driver is not None else "environment"
 
     def cdi_names(self, uuids: Sequence[str]) -> list[str]:
-        """CDI devices of these cards; none if one of them has none, or in another way."""
+        """CDI devices of these cards; empty if one of them has none, or without CDI."""
         if self.way != "cdi":
             return []
         names = [self.cdi.name_of(uuid) for uuid in uuids]
         return names if all(names) else []
 
     def problems(self, uuids: Iterable[str]) -> list[str]:
-        """A sentence for every card without a CDI device; none in another way."""
+        """A sentence for every card without a CDI device; empty without CDI."""
         if self.way != "cdi":
             return []
         return [
@@ -80,7 +80,7 @@ class Delivery:
 
 
 def protect(home: Path, container: pb.Container) -> pb.ContainerAdjustment:
-    """The mounts that hold a container to its pod's caps; Refusal where it would undo them."""
+    """The mounts that enforce the pod's caps; raises Refusal if a volume would hide them."""
     for mount in container.mounts:
         place = posixpath.normpath("/" + mount.destination.lstrip("/"))
         if place.startswith(INSIDE + "/"):
@@ -93,9 +93,9 @@ def protect(home: Path, container: pb.Container) -> pb.ContainerAdjustment:
 def deliver(
     uuids: Iterable[str], delivery: Delivery, container: pb.Container
 ) -> pb.ContainerAdjustment:
-    """What makes exactly these cards visible; none: no card at all.
+    """Makes exactly these cards visible; without any, no card at all.
 
-    A variable that stands twice in a container's environment keeps its second value whatever a
+    A variable that occurs twice in a container's environment keeps its second value whatever a
     plugin sets, so it is refused.
     """
     names = Counter(each.partition("=")[0] for each in container.env)
@@ -139,7 +139,7 @@ def _mount(source: Path, destination: str) -> pb.Mount:
 
 
 def is_protected(container: pb.Container, state: Path) -> bool:
-    """Whether a container that runs already has a preload of ours."""
+    """Whether a running container already has our preload."""
     return any(
         mount.destination == PRELOAD and mount.source.startswith(f"{state}/")
         for mount in container.mounts

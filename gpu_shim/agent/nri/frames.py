@@ -28,11 +28,11 @@ _CHUNK: Final = 4096
 
 
 class FramingError(Exception):
-    """What came is not of the protocol; the connection has lost its place and must end."""
+    """The received data violates the protocol; the connection is out of sync and must end."""
 
 
 class FrameKind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     REQUEST = 1
     RESPONSE = 2
@@ -41,7 +41,7 @@ class FrameKind(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Frame:
-    """One message of a connection; `stream` pairs an answer with its request."""
+    """One message of a connection; `stream` pairs a response with its request."""
 
     connection: int
     stream: int
@@ -50,7 +50,7 @@ class Frame:
 
 
 def encode(message: Frame) -> bytes:
-    """The message as it goes over the socket."""
+    """The encoded message."""
     if len(message.payload) > MAX_MESSAGE:
         raise FramingError(f"a message of {len(message.payload)} bytes, at most {MAX_MESSAGE}")
     head = _HEAD.pack(len(message.payload), message.stream, message.kind, 0)
@@ -61,13 +61,13 @@ def encode(message: Frame) -> bytes:
 
 @dataclass(slots=True)
 class Decoder:
-    """Turns bytes as they come into messages, connection by connection."""
+    """Decodes received bytes into messages, for each connection."""
 
     _trunk: bytearray = field(default_factory=bytearray)
     _streams: dict[int, bytearray] = field(default_factory=dict)
 
     def feed(self, data: bytes) -> Iterable[Frame]:
-        """The messages that these bytes complete. Raises FramingError; then it is of no more use.
+        """The messages that these bytes complete. Raises FramingError, and is unusable afterwards.
 
         Frames of connections that were never opened are skipped, as the runtime does.
         """

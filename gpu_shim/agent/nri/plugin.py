@@ -1,9 +1,9 @@
-"""What containers of this node get when they are created, as the node's GpuNode says.
+"""Adjusts the containers of this node when they are created, according to the node's GpuNode.
 
-A pod without our annotation and without a row is left as it is. One that has the annotation but no
-row yet is waited for a moment (the row is written long before the pod is bound), then its container
-is refused: kubelet asks again. So no container of ours ever starts unprotected while we are here;
-what started while we were not is seen when the runtime tells what runs.
+A pod without our annotation and without a row is not changed. If a pod has the annotation but no
+row yet, its container waits briefly (the row is written long before the pod is bound) and is then
+refused: kubelet tries again. So no container of ours starts unprotected while we are connected;
+those that started before are reported by the runtime when we connect.
 """
 
 import asyncio
@@ -25,11 +25,12 @@ from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.tenants import is_whole
 
 NAME: Final = "ballast"
-#: Plugins are asked in the order of their indices; late, so that we see what others have made.
+#: Plugins are called in the order of their indices; ours late, so that it sees the changes of
+#: others.
 INDEX: Final = "90"
-#: The longest a container waits for its pod's row: the runtime does nothing else meanwhile.
+#: The longest wait for a pod's row: the runtime is blocked meanwhile.
 PATIENCE_S: Final = 0.5
-#: Containers that a runtime creates before it has us again start unprotected, so soon.
+#: Short, because containers that a runtime creates before it reconnects start unprotected.
 RETRY_S: Final = 0.2
 
 _EVENTS: Final = (
@@ -45,9 +46,9 @@ _log = structlog.get_logger("gpu_shim.nri")
 
 @dataclass(slots=True, frozen=True)
 class RunningContainer:
-    """A container that runs; `pod` is its pod's uid.
+    """A running container; `pod` is its pod's uid.
 
-    `pid` is that of its first process where it ran before us and the runtime tells it, else 0.
+    `pid` is its first process if it ran before us and the runtime reports the number, else 0.
     """
 
     id: str
@@ -59,10 +60,10 @@ class RunningContainer:
 
 @dataclass(slots=True)
 class NodePlugin:
-    """Answers one container runtime, again and again. `pods` is (namespace, name) by uid.
+    """Serves one container runtime, across reconnections. `pods` is (namespace, name) by uid.
 
-    With `is_by_plugin` whole cards are delivered by NVIDIA's device plugin, not by us.
-    `on_create` is called for each container that starts with what its pod needs.
+    With `is_by_plugin` NVIDIA's device plugin delivers whole cards. `on_create` is called for each
+    container that starts with its adjustment.
     """
 
     agent: Agent
@@ -76,7 +77,7 @@ class NodePlugin:
     n_connected: int = 0
     n_refused: int = 0
     n_adjusted: int = 0
-    #: Whether the runtime has said which containers run.
+    #: Whether the runtime has listed the running containers.
     is_told: bool = False
     on_create: Callable[[RunningContainer], None] = lambda _container: None
     lender: Lender = field(init=False)
@@ -87,11 +88,11 @@ class NodePlugin:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a runtime asks us before it creates containers."""
+        """Whether a runtime calls us before it creates containers."""
         return bool(self.runtime)
 
     async def run(self) -> None:
-        """Serve until cancelled; the runtime may restart, be late or say nonsense."""
+        """Serve until cancelled; the runtime may restart, be late or send invalid data."""
         last = ""
         while True:
             try:
@@ -106,7 +107,7 @@ class NodePlugin:
             await asyncio.sleep(RETRY_S)
 
     def is_running(self, uid: str) -> bool:
-        """Whether a pod may have containers: until the runtime has said so, every pod may."""
+        """Whether a pod may have containers; true until the runtime has listed its containers."""
         return not self.is_told or any(seen.pod == uid for seen in self.containers.values())
 
     def unprotected(self) -> list[RunningContainer]:
@@ -120,14 +121,14 @@ class NodePlugin:
     # -- what the runtime calls ----------------------------------------------------------------
 
     async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
-        """Which events we want to hear of."""
+        """Subscribes to the events that we need."""
         self.runtime = f"{request.runtime_name} {request.runtime_version}".strip() or "unnamed"
         self.n_connected += 1
         _log.info("connected to the runtime", runtime=self.runtime)
         return pb.ConfigureResponse(events=sum(1 << (event - 1) for event in _EVENTS))
 
     async def synchronize(self, request: pb.SynchronizeRequest) -> pb.SynchronizeResponse:
-        """Take in what runs already, in as many parts as it comes."""
+        """Record the running containers, which may arrive in several parts."""
         pods, containers = self._syncing or ({}, {})
         pods |= {pod.uid: (pod.namespace, pod.name) for pod in request.pods}
         self.lender.limits |= {pod.uid: limit_of(pod.annotations) for pod in request.pods}
@@ -145,7 +146,7 @@ class NodePlugin:
         return pb.SynchronizeResponse(more=request.more)
 
     async def create(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
-        """What the container gets; Refusal where its pod's row is not here or can't be served."""
+        """The container's adjustment; raises Refusal if its pod's row is missing or rejected."""
         pod, container = request.pod, request.container
         self.pods[pod.uid] = (pod.namespace, pod.name)
         self.lender.limits[pod.uid] = limit_of(pod.annotations)
@@ -172,7 +173,7 @@ class NodePlugin:
         return pb.StopContainerResponse()
 
     async def removed(self, request: pb.ContainerRequest) -> pb.Empty:
-        """A container is gone, or a whole pod where none is named."""
+        """A container was removed, or a whole pod if none is named."""
         if request.HasField("container"):
             self.containers.pop(request.container.id, None)
         else:
@@ -205,7 +206,7 @@ class NodePlugin:
         return made
 
     def _is_for_cards(self, pod: pb.PodSandbox, container: pb.Container) -> bool:
-        """Whether the container is one that its pod's cards are for; all are, if none is named."""
+        """Whether the container is to get the pod's cards; all are if the pod names none."""
         named = pod.annotations.get(FRACTION_CONTAINER, "")
         return not named or container.name == named
 

@@ -1,7 +1,7 @@
-"""One connection to a container runtime: we register, then answer what it calls.
+"""One connection to a container runtime: we register, then answer its calls.
 
-The runtime holds a lock of its own while it waits for us, and drops a plugin that takes longer than
-its time limit (two seconds by default): no answer here may wait for anything slow.
+The runtime holds a lock while it waits for us, and drops a plugin that exceeds its time limit (two
+seconds by default), so no handler may wait for anything slow.
 """
 
 import asyncio
@@ -17,43 +17,43 @@ from gpu_shim.agent.nri.frames import PLUGIN, RUNTIME, Decoder, Frame, FrameKind
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.proto import ttrpc_pb2
 
-#: Codes of gRPC that our answers use.
+#: The gRPC status codes of our responses.
 OK, INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 0, 3, 9, 12, 13
 
 REGISTER_S: Final = 5.0
 _PACKAGE: Final = "nri.pkg.api.v1alpha1"
 _READ: Final = 1 << 16
-#: More calls at once than a runtime makes, which has one under way at a time.
+#: More concurrent calls than a runtime makes, which has one in progress at a time.
 _MOST_CALLS: Final = 64
 
 _log = structlog.get_logger("gpu_shim.nri")
 
 
 class RegistrationError(Exception):
-    """The runtime does not want us; the message is what it said."""
+    """The runtime refused the registration; the message is the runtime's."""
 
 
 class Refusal(Exception):  # noqa: N818
-    """The answer to a call is no; the message reaches the pod's events."""
+    """The call is refused; the message reaches the pod's events."""
 
 
 class Plugin(Protocol):
-    """Answers the runtime. What a method raises other than Refusal is a bug, and told as such."""
+    """Handles the runtime's calls. An exception other than Refusal is reported as a bug."""
 
     async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
-        """Say which events are wanted."""
+        """Choose the events to receive."""
 
     async def synchronize(self, request: pb.SynchronizeRequest) -> pb.SynchronizeResponse:
-        """Take in what runs already; comes in parts where `more` is set."""
+        """Record the running containers; they come in parts if `more` is set."""
 
     async def create(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
-        """What the container gets; Refusal: it is not created."""
+        """The container's adjustment; on Refusal it is not created."""
 
     async def stopped(self, request: pb.ContainerRequest) -> pb.StopContainerResponse:
         """A container is stopping."""
 
     async def removed(self, request: pb.ContainerRequest) -> pb.Empty:
-        """A container is gone, or a whole pod where none is named."""
+        """A container was removed, or a whole pod if none is named."""
 
 
 @dataclass(slots=True)

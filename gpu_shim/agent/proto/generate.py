@@ -1,4 +1,4 @@
-"""Makes the `*_pb2` modules of this folder from its `.proto` files, with grpcio-tools."""
+"""Generates the `*_pb2` modules of this folder from its `.proto` files, with grpcio-tools."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ _HEAD: Final = '# ruff: noqa\n# fmt: off\n# mypy: disable-error-code="type-arg"\
 
 
 def generate(into: Path) -> None:
-    """Write the modules and their types below a folder, as they lie below the project's root."""
+    """Write the modules and their type stubs below `into`, at their paths within the project."""
     files = [str((HERE / f"{name}.proto").relative_to(_ROOT)) for name in NAMES]
     kinds = (f"--python_out={into}", f"--pyi_out={into}")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{_ROOT}", *kinds, *files]

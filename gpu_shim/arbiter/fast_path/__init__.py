@@ -1,5 +1,5 @@
-"""The state of all cards, and the hand-overs that happen without Python.
+"""The state of all cards, and hand-overs without Python.
 
-`handover` owns the state and changes it; `event_loop` is the thread that calls it when a message
-arrives or a time has come. `events` are the values that Python exchanges with both.
+`handover` owns the state and changes it; `event_loop` is the thread that calls it at messages and
+planned times. `events` are the values that Python exchanges with both.
 """

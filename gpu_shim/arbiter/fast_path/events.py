@@ -8,9 +8,9 @@ NONE = -1
 
 @dataclass(slots=True, frozen=True)
 class CardState:
-    """One card, as the fast path holds it.
+    """The fast path's state of one card.
 
-    `gate` is the gate that was set last, `holder` the slot of its container (`NONE` if that is
+    `gate` is the last gate that was set, `holder` the slot of its container (`NONE` if that is
     gone). While `closed_ns` is not 0, the gate has been closed since then and up to `n_awaited`
     processes may still run work on the card.
     """
@@ -23,10 +23,10 @@ class CardState:
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """What the fast path does next on a card, without asking.
+    """The fast path's next steps on a card.
 
-    At `close_ns` (0: the gate is closed already) it closes the holder's gate; if `is_renewal`, it
-    opens that gate for another lease instead. When the holder has drained, at `latest_ns` at the
+    At `close_ns` (0: the gate is already closed) it closes the holder's gate; if `is_renewal`, it
+    opens that gate for another lease instead. Once the holder has drained, at `latest_ns` at the
     latest, it opens the gate of `successor` (container slot, index of the card in that container)
     for `run_ns`, or without a deadline if that is 0. Without a successor the scheduler decides.
     """
@@ -40,9 +40,9 @@ class Plan:
 
 @dataclass(slots=True, frozen=True)
 class Handover:
-    """What the fast path carried out on a card: when it closed the holder's gate, when it opened
-    the successor's (0: it did not), and how long the holder then took to drain. A renewal only
-    opens; a gate may open long after the event that reported its closing."""
+    """A plan that the fast path carried out on a card: when it closed the holder's gate and opened
+    the successor's (0: it did not), and how long the holder took to drain. A renewal only opens; a
+    gate may open long after the event that reported its closing."""
 
     card: int
     closed_ns: int
@@ -52,9 +52,9 @@ class Handover:
 
 @dataclass(slots=True, frozen=True)
 class Events:
-    """Everything that happened since the scheduler last looked; `now_ns` is after all of it.
+    """Everything that happened since the scheduler's last decision; `now_ns` is after all of it.
 
-    `containers` are the slots of containers of which a process sent a message or ended, `ended`
+    `containers` are the slots of containers with a process that sent a message or ended, `ended`
     the (container slot, connection) of processes that ended.
     """
 

@@ -76,7 +76,7 @@ class CardSlots:
         return self.fast_path.is_wanted(self._slots[container])
 
     def is_drained(self, container: str, card: str) -> bool:
-        """Whether nothing of the container's ended leases is left on the card."""
+        """Whether no work of the container's ended leases is left on the card."""
         return not self.fast_path.n_undrained(*self._gate_of(container, card))
 
     def set_gate(
@@ -86,15 +86,15 @@ class CardSlots:
         self.fast_path.set_gate(*self._gate_of(container, card), gate, deadline_ns, now_ns)
 
     def settle(self, card: str) -> None:
-        """The closed gate is dealt with: its processes are awaited no more."""
+        """Stop waiting for the processes of the closed gate."""
         self.fast_path.settle(self.number(card))
 
     def plan(self, card: str, turn: Turn | None) -> None:
-        """Have the fast path carry out this turn; None: nothing."""
+        """Let the fast path carry out this turn; None: nothing."""
         self.fast_path.plan(self.number(card), self._plan_of(card, turn))
 
     def reset(self) -> None:
-        """Void all plans, and treat no gate as closing."""
+        """Drop all plans, and treat no gate as closing."""
         for number in range(len(self._cards)):
             self.fast_path.plan(number, None)
             self.fast_path.settle(number)

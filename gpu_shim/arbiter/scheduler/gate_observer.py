@@ -1,10 +1,10 @@
-"""What the scheduler tells of its gates, for figures of waits."""
+"""Events of the scheduler's gates, for metrics of waits."""
 
 from typing import Protocol
 
 
 class GateObserver(Protocol):
-    """Sees what containers wait for. Times are those of the event."""
+    """Observes what containers wait for. Times are those of the event."""
 
     def gate_opened(self, container: str, card: str, now_ns: int) -> None:
         """A gate is open."""

@@ -1,11 +1,11 @@
 """Decides which container's gate is open on each card. No I/O and no clock: time is passed in.
 
-One container at a time holds a card. Its lease ends in two steps: its gate closes, and once every
-process of it that ever used the card has drained, the next lease begins. A container that goes idle
+One container at a time holds a card. Its lease ends in two steps: its gate closes, and once all its
+processes that ever used the card have drained, the next lease begins. A container that goes idle
 while no other wants the card is parked: its gate stays open until another container wants the card.
 
-What comes next is planned ahead where it can be (`plan_ahead`). The fast path carries the plan out
-at the right moment; `handed_over` then charges the accounts with what happened.
+Where possible, the next turn is planned ahead (`plan_ahead`). The fast path carries the plan out on
+time; `_handed_over` then charges the accounts with what happened.
 """
 
 from collections.abc import Iterable
@@ -21,23 +21,22 @@ from gpu_shim.policy.leases import IDLE, LeaseSettings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.wire import Gate
 
-#: A container that has not drained by then shares the card with the next, and is charged
-#: until it has.
+#: A container that has not drained by then shares the card with the next one, and is charged until
+#: it has drained.
 DRAIN_NS: Final = 2_000_000_000
-#: A lease of several cards may end inside a collective: one card's kernel waits for its peer, which
-#: waits at the gate of another. If cards have not drained after this time, the gates of those that
-#: have (if none has, of all) open once more for `PEEK_NS`, enough for the peer to launch. If that
-#: ended the collective, the same may happen to the next; else it is after twice the time and so on.
+#: A lease of several cards may end within a collective: one card's kernel waits for its peer, which
+#: waits at another card's gate. If cards have not drained after this time, the gates of the drained
+#: cards (if none has drained, of all) open once more for `PEEK_NS`, enough for the peer to launch.
+#: After a success the next collective gets the same; otherwise the interval doubles each time.
 SPLIT_NS: Final = 20_000_000
 PEEK_NS: Final = 5_000_000
 
 
 @dataclass(slots=True)
 class CardRecord:
-    """What the scheduler itself keeps of a card: the parked container, the turn that the fast path
-    was told to carry out, and how often a container did not drain in time. `ended_ns` is when a
-    lease ended that has not drained; `peek_ns` (0: not) until when gates of its cards are open once
-    more."""
+    """The scheduler's own record of a card: the parked container, the turn that the fast path is to
+    carry out, and how often a container did not drain in time. `ended_ns` is when a lease ended
+    that has not drained; `peek_ns` (0: not) is until when its gates are open once more."""
 
     parked: str = IDLE
     turn: Turn | None = None
@@ -46,7 +45,7 @@ class CardRecord:
     peek_ns: int = 0
 
     def settled(self) -> None:
-        """The lease has drained, or goes on."""
+        """Record that the lease has drained, or continues."""
         self.ended_ns = self.peek_ns = 0
 
 
@@ -60,7 +59,7 @@ class Scheduler:
     observer: GateObserver | None = None
     node: Node = field(init=False)
     cards: dict[str, CardRecord] = field(default_factory=dict)
-    #: Cards with a void plan: something about them has changed.
+    #: Cards whose plan is void because their state has changed.
     changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -69,7 +68,7 @@ class Scheduler:
     # -- containers and their processes --------------------------------------------------------
 
     def admit(self, claim: Claim, cards: tuple[str, ...], now_ns: int) -> str:
-        """Take a container in or change its shares; the reason if it does not fit."""
+        """Add a container or change its shares; returns the reason if it does not fit."""
         for card in cards:
             self.cards.setdefault(card, CardRecord())
         why = self.node.admit(claim, cards, now_ns)
@@ -78,7 +77,7 @@ class Scheduler:
         return why
 
     def remove(self, container: str, now_ns: int) -> None:
-        """Forget a container that is gone, also from its slot."""
+        """Remove a container, also from its slot."""
         cards = self.node.cards_of.get(container, ())
         self.slots.remove(container)
         self.node.remove(container, now_ns)
@@ -94,7 +93,7 @@ class Scheduler:
         self.settle(now_ns)
 
     def hear(self, events: Events) -> None:
-        """Account for what the fast path did and what processes sent."""
+        """Account for the fast path's hand-overs and the processes' messages."""
         for handover in events.handovers:
             self._handed_over(handover)
         for slot in events.containers:
@@ -103,7 +102,7 @@ class Scheduler:
                 self._update(container, events.now_ns)
 
     def _update(self, container: str, now_ns: int) -> None:
-        """Bring the account up to what the container's processes want."""
+        """Update the accounts with what the container's processes want."""
         is_busy = self.slots.is_wanted(container)
         cards = self.node.cards_of[container]
         for card in cards:
@@ -128,13 +127,13 @@ class Scheduler:
     # -- gates ---------------------------------------------------------------------------------
 
     def settle(self, now_ns: int) -> None:
-        """Bring every card to where it should be now."""
+        """Bring every card to its due state."""
         for card in self.cards:
             if card in self.node.cards:
                 self._settle(card, now_ns)
 
     def next_ns(self) -> int:
-        """When `settle` must be called again even if nothing happens; 0: never."""
+        """When `settle` must be called again even without an event; 0: never."""
         moments = list[int]()
         for name, card in self.node.cards.items():
             record, closed_ns = self.cards[name], self.slots.state(name).closed_ns
@@ -149,7 +148,7 @@ class Scheduler:
     # -- what is planned ahead -----------------------------------------------------------------
 
     def plan_ahead(self, now_ns: int) -> None:
-        """Tell the fast path what comes next on every card that has changed."""
+        """Plan the next turn in the fast path on every card that has changed."""
         for card in list(self.changed):
             self.cards[card].turn = turn = self._foresee(card, now_ns)
             self.slots.plan(card, turn)
@@ -202,8 +201,7 @@ class Scheduler:
         self._begin(card, now_ns)
 
     def _resume(self, card: str, now_ns: int) -> bool:
-        """Let a container that paused, and has work again before all its cards have drained, go on
-        with its lease."""
+        """Let a paused container with work continue its lease, if its cards have not drained."""
         name = self.slots.state(card).holder
         cards = self.node.cards_of.get(name, ())
         if card not in cards or not all(self._is_paused(each, name, now_ns) for each in cards):
@@ -216,7 +214,7 @@ class Scheduler:
         return True
 
     def _is_paused(self, card: str, name: str, now_ns: int) -> bool:
-        """Whether a busy container's lease was ended before its time and has not drained."""
+        """Whether a busy container's lease was ended early and has not drained."""
         account, state = self.node.cards[card], self.slots.state(card)
         holder = account.holder
         if holder is None or holder.name != name or state.holder != name:
@@ -281,19 +279,19 @@ class Scheduler:
     # -- several cards -------------------------------------------------------------------------
 
     def _closing(self, container: str) -> list[str]:
-        """The container's cards with its lease over and its gate closed."""
+        """The container's cards whose lease is over and whose gate is closed."""
         cards = self.node.cards_of.get(container, ())
         states = {card: self.slots.state(card) for card in cards}
         return [card for card, at in states.items() if at.closed_ns and at.holder == container]
 
     def _n_awaited(self, card: str, state: SlotState) -> int:
-        """Processes that may run work on the card, or on one that they had together with it."""
+        """Processes that may run work on the card, or on another card of the same lease."""
         if len(self.node.cards_of.get(state.holder, ())) < 2:
             return state.n_awaited
         return sum(self.slots.state(each).n_awaited for each in self._closing(state.holder))
 
     def _give_up_ns(self, card: str, closed_ns: int) -> int:
-        """Until when a closed gate waits for its processes to drain, or opens once more."""
+        """Until when a closed gate waits for its processes to drain, before it opens once more."""
         ended_ns, name = self.cards[card].ended_ns or closed_ns, self.slots.state(card).holder
         if len(self.node.cards_of.get(name, ())) < 2:
             return ended_ns + self.drain_ns
@@ -305,7 +303,7 @@ class Scheduler:
         return min(last_ns + wait_ns, ended_ns + self.drain_ns)
 
     def _peek(self, container: str, now_ns: int) -> None:
-        """Open gates once more, for peers of a collective that has begun on another card."""
+        """Open gates once more, for peers of a collective that runs on another card."""
         closing = self._closing(container)
         drained = [card for card in closing if not self.slots.state(card).n_awaited]
         for card in closing:
@@ -316,7 +314,7 @@ class Scheduler:
             self._set(card, container, Gate.LEASED, now_ns + PEEK_NS, now_ns)
 
     def _end_peek(self, container: str, now_ns: int) -> None:
-        """Close the gates that were open once more."""
+        """Close the gates that were opened once more."""
         for card in self.node.cards_of.get(container, ()):
             record = self.cards[card]
             if record.peek_ns and not self._closed_ns(card):
@@ -343,7 +341,7 @@ class Scheduler:
                 self._settle(each, now_ns)
 
     def _begin(self, card: str, now_ns: int) -> None:
-        """Give the free card to the next container, once a parked one has left it."""
+        """Give the free card to the next container, once a parked one has drained."""
         account = self.node.cards[card]
         name = self.node.turn(card, now_ns)
         if name == IDLE:
