@@ -74,8 +74,7 @@ class UsageBooks:
         self.queues: Mapping[str, QueueView] | None = None
 
     def month_used(self, now_s: int) -> dict[tuple[str, str], int] | None:
-        """This month's use by project and node pool, in milli-GPU-seconds; None before the first
-        read."""
+        """This month's use by project and node pool, in milli-GPU-seconds; None if not yet read."""
         return None if self._month is None else self._month.used(now_s)
 
     async def run(self) -> None:

@@ -37,7 +37,7 @@ def day_of(unix_s: int) -> str:
 
 
 def count_holds(holds: Iterable[Hold], start_s: int, end_s: int) -> dict[LineKey, Hours]:
-    """What each line held from `start_s` to `end_s`, by hour. O(holds × hours)."""
+    """What each line held from `start_s` to `end_s`, by hour. O(holds x hours)."""
     sums: dict[LineKey, Hours] = {}
     for hold in holds:
         begin, end = max(hold.since, start_s), min(hold.until or end_s, end_s)
