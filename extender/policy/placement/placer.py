@@ -7,6 +7,7 @@ not fit costs one search.
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -71,8 +72,8 @@ def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
 class Placer:
     """Searches for placements and holds them in the simulation.
 
-    In `open_pools` the cards of the backfill reservation count as free for now. While
-    `_is_packing`, bin-pack replaces the placement rules of the pools.
+    In `open_pools` the cards of the backfill reservation count as free for now. Inside `packing`
+    it `_is_packing`: bin-pack replaces the placement rules of the pools.
     """
 
     sim: Simulation
@@ -144,35 +145,35 @@ class Placer:
     ) -> list[Placement] | None:
         """Place every pod within the frame, or none and return None."""
         mark = self.sim.checkpoint()
-        for in_order in self.orders(pods, pool):
-            placed: list[Placement] = []
-            for group in alike(in_order):
-                if len(group) > 1 and self._can_place_in_bulk(group):
-                    more = self._place_same_shape(group, pool, moment, frame)
-                else:
-                    more = self._place_one_by_one(group, pool, moment, frame)
-                if more is None:
-                    self.sim.rollback(mark)
-                    break
-                placed += more
-            else:
+        for in_order, is_packed in self.orders(pods, pool):
+            with self.packing(is_packed):
+                placed = self._place_all(in_order, pool, moment, frame)
+            if placed is not None:
                 return placed
+            self.sim.rollback(mark)
         return None
 
-    def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[list[PodView]]:
-        """The orders in which to place the pods, tried until all pods fit.
+    def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[tuple[list[PodView], bool]]:
+        """The orders in which to place the pods, tried until all pods fit, each with whether the
+        pods are placed inside `packing`.
 
-        For pods of several shapes, all orders are then tried again with bin-pack.
+        For pods of several shapes, all orders are tried again with bin-pack.
         """
         candidates = self.node_filter.candidates
         in_orders = list(placing_orders(pods, lambda p: len(candidates(pool, p.constraints))))
-        yield from in_orders
+        yield from ((in_order, False) for in_order in in_orders)
         if not self._is_packed(pods, pool) and len(shapes_of(pods)) > 1:
-            self._is_packing = True
-            try:
-                yield from in_orders
-            finally:
-                self._is_packing = False
+            yield from ((in_order, True) for in_order in in_orders)
+
+    @contextmanager
+    def packing(self, is_packed: bool) -> Iterator[None]:
+        """Inside, bin-pack replaces the placement rules of the pools if `is_packed`."""
+        before = self._is_packing
+        self._is_packing = before or is_packed
+        try:
+            yield
+        finally:
+            self._is_packing = before
 
     def place_pod(
         self,
@@ -263,6 +264,21 @@ class Placer:
         """Something in the pool was released, so shapes that failed for `later` may fit."""
         for is_open in (False, True):
             self._failed.pop((pool, "later", is_open), None)
+
+    def _place_all(
+        self, in_order: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
+    ) -> list[Placement] | None:
+        """Place every pod in this order, or return None; the caller then undoes what was placed."""
+        placed: list[Placement] = []
+        for group in alike(in_order):
+            if len(group) > 1 and self._can_place_in_bulk(group):
+                more = self._place_same_shape(group, pool, moment, frame)
+            else:
+                more = self._place_one_by_one(group, pool, moment, frame)
+            if more is None:
+                return None
+            placed += more
+        return placed
 
     def _place_one_by_one(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet

@@ -174,8 +174,11 @@ def _place_again(
     marks = _checkpoint(statements)
     was = {each.placement.pod.uid: (owner, each.frame) for owner, each in unassigned}
     pods, first = [each.placement.pod for _, each in unassigned], statements[0]
-    for in_order in first.session.places.orders(pods, first.pool):
-        if all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order):
+    places = first.session.places
+    for in_order, is_packed in places.orders(pods, first.pool):
+        with places.packing(is_packed):
+            is_assigned = all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order)
+        if is_assigned:
             return True
         _rollback(statements, marks)
     return False

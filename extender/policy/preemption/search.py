@@ -115,9 +115,11 @@ class Search:
         self, pods: Sequence[PodView], pool: str, frame: NodeSet
     ) -> list[Placement] | None:
         """As `topology.DomainPlacer.place_in`."""
-        mark = self.checkpoint()
-        for in_order in self.context.session.places.orders(pods, pool):
-            if all(self._clearing.assign(pod, frame) for pod in in_order):
+        mark, places = self.checkpoint(), self.context.session.places
+        for in_order, is_packed in places.orders(pods, pool):
+            with places.packing(is_packed):
+                is_placed = all(self._clearing.assign(pod, frame) for pod in in_order)
+            if is_placed:
                 return [self.statement.assignments[pod.uid].placement for pod in pods]
             self.rollback(mark)
         return None
