@@ -202,9 +202,9 @@ async def _in_a_browser(url: str, work: Path) -> None:
         assert '<body class="scripted">' in document, page
     folder = Path(os.environ.get("BALLAST_PICTURES", work))
     for name, page, size in (
-        ("mine", "mine", "1280,900"),
-        ("queue", "queue?all=1", "1400,620"),
-        ("why", "workload/team-a/second", "1280,860"),
+        ("mine", "mine", "1280,930"),
+        ("queue", "queue?all=1", "1400,710"),
+        ("why", "workload/team-a/second", "1280,980"),
         ("cluster", "cluster", "1280,520"),
         ("shares", "shares", "1280,420"),
     ):
