@@ -30,9 +30,10 @@ class FieldFinding(Struct, frozen=True):
     text: str
 
 
-def wrong(field: str, what: str, accepted: str, example: str) -> FieldFinding:
+def wrong(field: str, what: str, accepted: str, example: str = "") -> FieldFinding:
     """A reason to refuse: what was found, what is accepted, and an example of an accepted value."""
-    return FieldFinding(True, f"{field}: {what}; {accepted}, such as {example}")
+    such_as = f", such as {example}" if example else ""
+    return FieldFinding(True, f"{field}: {what}; {accepted}{such_as}")
 
 
 def odd(field: str, what: str) -> FieldFinding:

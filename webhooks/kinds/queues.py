@@ -199,8 +199,7 @@ def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[FieldFind
                 "spec.namespaces",
                 f"{namespace} belongs to GpuProject {listed(others)} already, and a namespace"
                 " belongs to one project",
-                "take it off that list first, or list other namespaces",
-                "[vision]",
+                "use other namespaces, or remove it there first",
             )
     if not spec.namespaces:
         yield odd("spec.namespaces", "is empty: no pod can belong to the project")

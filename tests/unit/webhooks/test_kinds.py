@@ -103,7 +103,8 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
     "a namespace of another project": (
         "GpuProject",
         VISION | {"namespaces": ["b"]},
-        "belongs to GpuProject speech already",
+        "b belongs to GpuProject speech already, and a namespace belongs to one project;"
+        " use other namespaces, or remove it there first",
     ),
     "a name that no label holds": ("GpuProject", VISION, "cannot be the label of pods"),
     "a node label that no node has": (
