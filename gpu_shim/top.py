@@ -74,14 +74,14 @@ class View(msgspec.Struct):
 def read(url: str) -> MetricsPage:
     """The agent's metrics; raises TopError."""
     if not url.startswith(("http://", "https://")):
-        raise TopError(f"{url} is no http:// address")
+        raise TopError(f"{url} is not an http:// address")
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310
             page = figures(answer.read().decode())
     except (OSError, HTTPException) as error:
         raise TopError(f"no agent at {url}: {getattr(error, 'reason', '') or error}") from error
     except ValueError as error:
-        raise TopError(f"{url} is no page of metrics: {error}") from error
+        raise TopError(f"{url} is not a page of metrics: {error}") from error
     if not page.node:
         raise TopError(f"{url} has no figures of a Ballast agent")
     return page

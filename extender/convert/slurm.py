@@ -275,7 +275,7 @@ def _size(options: dict[str, str], named: str, done: Converted) -> tuple[int, in
         why = f"a gang has one size: {pods} pods, the least; raise parallelism and completions"
         done.lost.append(Lost(named, f"--nodes={nodes}", why))
     if not least.isdecimal():
-        why = "the number of nodes is no number: one pod, set parallelism and completions"
+        why = "the number of nodes is not a number: one pod, set parallelism and completions"
         done.lost.append(Lost(named, f"--nodes={nodes}", why))
     total, of_node = options.pop("ntasks", ""), options.pop("ntasks-per-node", "")
     tasks = of_node or total
@@ -302,7 +302,7 @@ def _gpus(key: str, text: str, named: str, done: Converted) -> int:
     for part in filter(None, _COMMA.split(text)):
         found = _GRES.fullmatch(part) or (_NUMBER.fullmatch(part) if key != "gres" else None)
         if found is None:
-            why = "it is no number of GPUs: set the resources of the container"
+            why = "it is not a number of GPUs: set the resources of the container"
             done.lost.append(Lost(named, f"--{key}={part}", why))
             continue
         number += int(found[2] or 1)

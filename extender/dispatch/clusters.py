@@ -149,7 +149,7 @@ class WorkerClusters:
         except KeyError:
             raise _CannotAskError(f"{where} has no key {KUBECONFIG_KEY!r}") from None
         except (binascii.Error, UnicodeDecodeError):
-            raise _CannotAskError(f"{where}: its {KUBECONFIG_KEY!r} is no text") from None
+            raise _CannotAskError(f"{where}: its {KUBECONFIG_KEY!r} is not text") from None
         if not text.strip():
             raise _CannotAskError(f"{where}: its {KUBECONFIG_KEY!r} is empty")
         return text

@@ -196,7 +196,7 @@ async def _read_configuration(source: Source) -> Any:
         where = path or "the pod's service account"
         # Python's own words are about a part that is missing or has another type.
         is_shape = isinstance(error, TypeError | AttributeError)
-        why = "it is empty, or no kubeconfig" if is_shape else error
+        why = "it is empty, or not a kubeconfig" if is_shape else " ".join(str(error).split())
         raise Misconfigured(f"{where}: cannot be used to reach an API server: {why}") from error
     return configuration
 
@@ -215,7 +215,7 @@ def _embedded(text: str) -> Any:
     """The document of a kubeconfig whose credentials stand in it. Raises ValueError for others."""
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
-        raise ValueError("it is no kubeconfig")
+        raise ValueError("it is not a kubeconfig")
     for listed, (inner, refused) in _NOT_EMBEDDED.items():
         for entry in document.get(listed) or ():
             for key in refused:

@@ -115,7 +115,7 @@ class CardCase(Strict):
         expect = self.expect
         for name in (*expect.share, *expect.seconds, *expect.leases, *self.refused()):
             if name not in names:
-                raise ValueError(f"expect names {name!r}, which is no workload")
+                raise ValueError(f"expect names {name!r}, which is not a workload")
         for each in self.workloads:
             if not isinstance(each.busy, bool) and any(start >= end for start, end in each.busy):
                 raise ValueError(f"{each.name}: a busy interval ends before it begins")

@@ -81,7 +81,7 @@ def _check_times(group: GpuPodGroup) -> Iterator[FieldFinding]:
     if spec.expected_run_seconds is not None and spec.expected_run_seconds <= 0:
         yield wrong(
             "spec.expectedRunSeconds",
-            f"{spec.expected_run_seconds} s is no run time",
+            f"{spec.expected_run_seconds} s is not a run time",
             "give a whole number from 1, or leave it out",
             "7200",
         )

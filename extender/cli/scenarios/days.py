@@ -80,7 +80,11 @@ def _tell(now_s: int, world: World, outcome: Outcome) -> None:
 
 def _print(report: dict[str, Any]) -> None:
     console = Console(highlight=False, emoji=False, width=160)
-    title = f"{report['id']}: {report['days']:g} days"
+    n_days = report["days"]
+    title = (
+        f"{report['id']}: {n_days:g} {'day' if n_days == 1 else 'days'};"
+        " owed, held, deprived and lost in GPU-hours"
+    )
     table = Table("", title=escape(plain(title)), title_justify="left", box=None, pad_edge=False)
     for _, heading in _COLUMNS:
         table.add_column(heading, justify="right")
@@ -93,14 +97,16 @@ def _print(report: dict[str, Any]) -> None:
         table.add_row(escape(plain(name)), *cells)
     console.print(table)
     whole = report["total"]
-    rest = "It came to rest" if whole["cameToRest"] else "It was still deciding at the end"
+    rest = "nothing" if whole["cameToRest"] else "something"
     console.print(
-        f"{rest}; after an event it went on deciding for up to {whole['longestUnrestHours']:g} h."
-        f" {whole['evictionsWithoutChange']:,} evictions and moves without outside change,"
-        f" {whole['evictedAndBack']:,} evicted pods back before one."
-        f" Lost {whole['lostPercent']:g} % of what was held; idle while pods waited"
-        f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours."
-        f" {whole['cycles']:,} cycles."
+        f"{whole['cycles']:,} cycles; the last one decided {rest}."
+        f" After an event, decisions followed for up to {whole['longestUnrestHours']:g} h."
+        " Before anything else changed,"
+        f" {whole['evictionsWithoutChange']:,} pods were evicted or moved, and"
+        f" {whole['evictedAndBack']:,} evicted pods ran again."
+        f" {whole['lostPercent']:g} % of what was held was lost;"
+        f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours"
+        " were idle while pods waited."
     )
     for line in (*report["broken"], *report["missed"]):
         console.print(f"- {escape(plain(line))}")

@@ -61,6 +61,10 @@ class Ask:
             raise BadAskError(f"{asked.name!r} is not a name: letters a to z, digits and '-'")
         for option, quantity in (("--cpu", asked.cpu), ("--memory", asked.memory)):
             _check_quantity(quantity, option)
+        if asked.gpu_memory < 0 or (asked.gpu_memory and asked.gpus != MILLI_PER_GPU):
+            raise BadAskError(
+                "--gpu-memory is MiB of one GPU, such as 8192 for 8 GiB, and takes no --gpus"
+            )
         if not 1 <= asked.pods <= 10_000 or not 0 <= asked.min_pods <= asked.pods:
             raise BadAskError("--pods is 1 to 10000, and --min-pods no more than that")
         return asked

@@ -265,7 +265,7 @@ def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
     """The devices that GPU feature discovery tells by labels, else the device plugin by count."""
     if _is_replicated(node):
         raise UnitError(
-            "the device plugin shares cards (time-slicing or MPS), so nvidia.com/gpu is no whole"
+            "the device plugin shares cards (time-slicing or MPS), so nvidia.com/gpu is not a whole"
             " card: remove `sharing` from its configuration; until then the node is not used"
         )
     meta = node.metadata

@@ -26,6 +26,8 @@ _GPUS = "is not a number of GPUs below 1000000 with at most three decimals, such
         ("run X --image i", "'X' is not a name"),
         ("run a --image i --cpu x", "--cpu: 'x' is not a Kubernetes quantity"),
         ("run a --image i --memory 3Q", "--memory: '3Q' is not a Kubernetes quantity"),
+        ("run a --image i --gpu-memory -5", "--gpu-memory is MiB of one GPU, such as 8192"),
+        ("run a --image i --gpu-memory 8192 --gpus 2", "and takes no --gpus"),
         ("run a --image i --run-time 1w", "--run-time: '1w' is not a time such as 1800, 30m or 2h"),
         ("report usage --prices /nowhere", "File '/nowhere' does not exist"),
     ],

@@ -126,7 +126,7 @@ async def test_a_new_secret_is_used_from_the_next_question_on(stage: Stage) -> N
     [
         ({}, "Secret kueue-system/a has no key 'kubeconfig'"),
         ({"kubeconfig": " "}, "its 'kubeconfig' is empty"),
-        ({"kubeconfig": "[]"}, "it is no kubeconfig"),
+        ({"kubeconfig": "[]"}, "it is not a kubeconfig"),
         ({"kubeconfig": kubeconfig("https://h", exec={"command": "sh"})}, "exec is not allowed"),
     ],
 )

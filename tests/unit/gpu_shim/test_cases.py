@@ -87,7 +87,7 @@ def test_json_is_one_object_for_each_case_before_the_count(file: Path) -> None:
         ('lease: "0.25"', "lease: soon", "field lease: 'soon' is not a number"),
         ("mode: strict", "mode: lax", "field mode"),
         ("gpu-fraction", "gpu-share", "unknown field workloads[0].asks.gpu-share"),
-        ('share: {a: "1/4"}', 'share: {z: "1/4"}', "expect names 'z', which is no workload"),
+        ('share: {a: "1/4"}', 'share: {z: "1/4"}', "expect names 'z', which is not a workload"),
     ],
 )
 def test_what_is_wrong_names_file_case_and_field(file: Path, old: str, new: str, said: str) -> None:

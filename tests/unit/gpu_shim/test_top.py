@@ -127,7 +127,7 @@ def test_programs_get_the_same_as_json(agent: str) -> None:
     ("path", "page", "why"),
     [
         ("metrics", "# HELP of another program\n", "has no figures of a Ballast agent"),
-        ("metrics", "<html>{", "is no page of metrics"),
+        ("metrics", "<html>{", "is not a page of metrics"),
         ("other", "", "Not Found"),
     ],
 )

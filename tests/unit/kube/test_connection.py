@@ -43,7 +43,7 @@ async def test_a_server_is_taken_as_it_is_written(tmp_path: Path, server: str) -
 
 async def test_an_empty_kubeconfig_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
-    with pytest.raises(Misconfigured, match="it is empty, or no kubeconfig"):
+    with pytest.raises(Misconfigured, match="it is empty, or not a kubeconfig"):
         await Connection.open(Source(kubeconfig=str(tmp_path / "config")))
 
 
@@ -88,7 +88,7 @@ async def test_a_kubeconfig_in_memory_logs_in_by_its_own_token() -> None:
         (embedded({}, **{"certificate-authority": "/etc/hostname"}), "certificate-authority is"),
         (embedded({}, **{"insecure-skip-tls-verify": True}), "insecure-skip-tls-verify is not"),
         (embedded({}, server="http://10.0.0.1:6443"), "http is not allowed here"),
-        ("[]", "it is no kubeconfig"),
+        ("[]", "it is not a kubeconfig"),
         ("a: b", "the kubeconfig: cannot be used"),
         ("{", "the kubeconfig: cannot be used"),
         ("users: 3", "the kubeconfig: cannot be used"),

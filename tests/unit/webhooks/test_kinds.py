@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
         {"priorityClassName": "ballast-inference"},
         "is not allowed in project vision; use ballast-training",
     ),
-    "a run time of nothing": ("GpuPodGroup", {"expectedRunSeconds": 0}, "0 s is no run time"),
+    "a run time of nothing": ("GpuPodGroup", {"expectedRunSeconds": 0}, "0 s is not a run time"),
 }
 NAMES = {
     "a name that no label holds": "vision.2",
