@@ -62,6 +62,12 @@ lws: setup ## make LeaderWorkerSet's controller for the tests of inference, once
 keda: setup ## make KEDA for the tests of inference, once, outside the tree
 	@$(PY) -m tests.support.keda
 
+jobset: setup ## make JobSet's controller for the tests of jobs, once, outside the tree
+	@$(PY) -m tests.support.jobset
+
+kuberay: setup ## make KubeRay's operator for the tests of jobs, once, outside the tree
+	@$(PY) -m tests.support.kuberay
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

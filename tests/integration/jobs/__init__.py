@@ -1,0 +1,1 @@
+"""Controllers of other projects that create gangs, beside everything of ours."""

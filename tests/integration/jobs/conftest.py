@@ -1,0 +1,41 @@
+"""A cluster with the policies, and the controllers of other projects' jobs where they are built."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cycle.two_projects import Scene
+from tests.integration.inference.deployments import opened_with_webhooks, started
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+from tests.support.installation import MANIFESTS
+from tests.support.jobset.running import JobSets
+from tests.support.kuberay.running import KubeRay
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Scene]:
+    """Two nodes of four cards, half of them each project's quota. Ends at rest."""
+    async with opened_with_webhooks(cluster, 4, tmp_path) as opened:
+        policies = str(MANIFESTS / "policies")
+        cluster.kubectl("apply", "--server-side", "-k", policies)
+        try:
+            yield opened
+            await audited.finish()
+        finally:
+            cluster.kubectl("delete", "-k", policies)
+
+
+@pytest.fixture
+async def job_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[JobSets]:
+    """JobSet's controller, for tests that are skipped without it."""
+    async with started(JobSets(scene.plane, tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+async def kuberay(scene: Scene) -> AsyncIterator[KubeRay]:
+    """KubeRay's operator, for tests that are skipped without it."""
+    async with started(KubeRay(scene.plane)) as made:
+        yield made

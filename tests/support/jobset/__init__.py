@@ -1,0 +1,34 @@
+"""JobSet's controller, built once from its pinned Go module into a cache outside the tree."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from tests.support.controlplane.binaries import folder_for
+from tests.support.controlplane.builder import Source, build_missing, module_folder
+
+MODULES: Final = Path(__file__).with_name("modules")
+MODULE: Final = "sigs.k8s.io/jobset"
+SOURCES: Final = {"jobset": Source(MODULES / "jobset", MODULE)}
+
+
+def jobset_path() -> Path:
+    """Where the program is, or will be once it is built."""
+    return folder_for("jobset", MODULES) / "jobset"
+
+
+def is_built() -> bool:
+    """Whether the program is there."""
+    return os.access(jobset_path(), os.X_OK)
+
+
+def build() -> Path:
+    """The program, built if it is missing (some minutes)."""
+    path = jobset_path()
+    build_missing(path.parent, SOURCES)
+    return path
+
+
+def manifests() -> Path:
+    """The folder with JobSet's own manifests, out of the same module."""
+    return module_folder(MODULES / "jobset", MODULE, jobset_path().parents[2]) / "config"
