@@ -36,12 +36,13 @@ class Owner(Struct, rename="camel", kw_only=True):
 
 class Role(Struct, frozen=True):
     """Pods of one template. `n_pods` must run together; they are created once the pods of all lower
-    `stage`s run or have ended."""
+    `stage`s run or have ended, and the pods of all roles in `ended` have ended."""
 
     name: str
     n_pods: int
     template: PodTemplateSpec
     stage: int = 0
+    ended: frozenset[str] = frozenset()
 
 
 class OwnerShape(Struct, frozen=True):
@@ -91,13 +92,16 @@ def makes_gpu_pods(template: PodTemplateSpec) -> bool:
     return asks_for_gpu(Pod(template.metadata, template.spec))
 
 
-def gang_of(shape: OwnerShape) -> Gang:
-    """The gang that pods of this shape form."""
-    counted = [role for role in shape.roles if makes_gpu_pods(role.template)]
-    first = min((role.stage for role in counted if role.n_pods > 0), default=0)
-    needed = tuple(
-        (role.name, max(0, role.n_pods) if role.stage == first else 0) for role in counted
-    )
+def gang_of(shape: OwnerShape, role_name: str) -> Gang:
+    """The gang that pods of this shape form, as a pod of the named role finds it."""
+    ended = next((role.ended for role in shape.roles if role.name == role_name), frozenset[str]())
+    counted = [
+        (role, 0 if role.name in ended else max(0, role.n_pods))
+        for role in shape.roles
+        if makes_gpu_pods(role.template)
+    ]
+    first = min((role.stage for role, n_pods in counted if n_pods), default=0)
+    needed = tuple((role.name, n_pods if role.stage == first else 0) for role, n_pods in counted)
     total = sum(n_pods for _, n_pods in needed)
     minimum = max(1, min(total, shape.stated or total, MAX_MEMBER))
     return Gang(minimum, needed if minimum >= total and _can_be_written(needed) else ())

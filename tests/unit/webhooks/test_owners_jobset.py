@@ -116,10 +116,40 @@ def test_jobs_that_have_succeeded_leave_the_gang_to_those_after_them() -> None:
     )
 
 
+def test_pods_that_wait_for_the_end_of_others_are_not_created_before_it() -> None:
+    """The status that says so may be written after them."""
+    made = written(PRETRAIN)
+    driver, workers, evaluators = made["spec"]["replicatedJobs"]
+    limits = driver["template"]["spec"]["template"]["spec"]["containers"][0]["resources"]
+    limits["limits"] = {"nvidia.com/gpu": "1"}
+    workers["dependsOn"] = [{"name": "driver", "status": "Complete"}]
+    evaluators["dependsOn"] = [{"name": "workers", "status": "Ready"}]
+    first, later = (("driver", 1), ("workers", 0), ("evaluators", 0)), (("driver", 0),)
+    assert origin_of(pod_of(made, "driver"), made).gang == Gang(1, first)
+    after = Gang(8, (*later, ("workers", 8), ("evaluators", 0)))
+    assert origin_of(pod_of(made, "workers"), made).gang == after
+    assert origin_of(pod_of(made, "evaluators"), made).gang == after
+
+
 def test_jobs_of_which_some_have_succeeded_are_counted_whole() -> None:
     made = written(PRETRAIN)
     made["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}
     assert origin_of(pod_of(made, "workers"), made).gang.min_member == 9
+
+
+def test_exclusive_placement_waits_for_the_first_pod_of_each_job() -> None:
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "example.com/rack"}
+    for_all = written(PRETRAIN, annotations=exclusive)
+    assert origin_of(pod_of(for_all, "workers"), for_all).gang == Gang(
+        3, (("workers", 2), ("evaluators", 1))
+    )
+    for_workers = written(PRETRAIN)
+    meta = for_workers["spec"]["replicatedJobs"][1]["template"]["metadata"] = {
+        "annotations": exclusive
+    }
+    assert origin_of(pod_of(for_workers, "workers"), for_workers).gang.min_member == 3
+    meta["annotations"] = exclusive | {"alpha.jobset.sigs.k8s.io/node-selector": "true"}
+    assert origin_of(pod_of(for_workers, "workers"), for_workers).gang.min_member == 9
 
 
 def test_job_set_of_another_life_is_not_believed() -> None:
