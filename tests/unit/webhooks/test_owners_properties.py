@@ -107,7 +107,7 @@ label_keys = st.sampled_from(
         kubeflow.OPERATOR,
         kubeflow.REPLICA_TYPE,
         ray.GROUP,
-        ray.ORIGIN_KIND,
+        ray.SERVE,
         "spark-role",
         "spark-app-selector",
         "notebook-name",
@@ -118,7 +118,7 @@ label_keys = st.sampled_from(
     ]
 )
 label_values = words | st.sampled_from(
-    ["0", "1", "train", "mpi-operator", "RayService", "worker", "training", "A_b.c", "x" * 63]
+    ["0", "1", "train", "mpi-operator", "false", "worker", "training", "A_b.c", "x" * 63]
 )
 kinds = st.sampled_from(
     [(f"{kind.api_group}/v1".lstrip("/"), kind.kind) for kind in TABLE]

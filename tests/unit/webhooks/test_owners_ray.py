@@ -1,7 +1,7 @@
 """RayCluster, by itself, of a RayJob, of a RayService."""
 
 from tests.support.admission import PodDocument
-from tests.support.owners import Document, child, origin_of, unread, written
+from tests.support.owners import Document, child, origin_of, reference, unread, written
 from webhooks.owners.origin import Gang, Origin
 
 CLUSTER = """
@@ -69,13 +69,36 @@ def test_suspended_group_is_not_waited_for() -> None:
     assert origin_of(pod_of(made, "pairs"), made).gang.min_member == 2
 
 
+def of_ray_job(**spec: bool) -> Document:
+    """The cluster as KubeRay creates it for a RayJob."""
+    above = reference(unread("ray.io/v1", "RayJob", "sweep"))
+    made = written(CLUSTER, ownerReferences=[above])
+    made["spec"] |= spec
+    return made
+
+
+def test_ray_job_needs_all_workers_that_it_waits_for() -> None:
+    made = of_ray_job(enableInTreeAutoscaling=False)
+    groups = made["spec"]["workerGroupSpecs"]
+    groups[1] |= {"replicas": 9, "suspend": True}
+    assert origin_of(pod_of(made, "a100"), made).gang == Gang(3, (("a100", 3), ("pairs", 0)))
+    groups[1] |= {"suspend": False}
+    assert origin_of(pod_of(made, "pairs"), made).gang == Gang(11, (("a100", 3), ("pairs", 8)))
+    groups[0]["replicas"] = 1
+    assert origin_of(pod_of(made, "a100"), made).gang == Gang(10, (("a100", 2), ("pairs", 8)))
+
+
+def test_ray_job_that_is_scaled_by_ray_needs_the_fewest_workers() -> None:
+    made = of_ray_job(enableInTreeAutoscaling=True)
+    assert origin_of(pod_of(made, "a100"), made).gang == Gang(4, GROUPS)
+
+
 def test_cluster_of_a_service_is_inference() -> None:
     made = written(CLUSTER)
-    of_service = pod_of(made, "a100", originated_from_crd="RayService")
-    of_job = pod_of(made, "a100", originated_from_crd="RayJob")
-    assert origin_of(of_service, made).work == "inference"
-    assert origin_of(of_job, made).work == ""
-    assert origin_of(of_service, made).gang == origin_of(of_job, made).gang
+    head, worker = pod_of(made, "headgroup", serve="false"), pod_of(made, "a100", serve="true")
+    assert origin_of(head, made).work == origin_of(worker, made).work == "inference"
+    assert origin_of(pod_of(made, "a100"), made).work == ""
+    assert origin_of(worker, made).gang == origin_of(pod_of(made, "a100"), made).gang
 
 
 def test_submitter_of_a_ray_job_stands_for_itself() -> None:
