@@ -113,6 +113,12 @@ class PodAffinity:
         finally:
             self._bootstrap_moment = "now"
 
+    def is_peer(self, pod: PodView, other: PodView) -> bool:
+        """Whether the pod must run beside the other one, or beside another that is like it."""
+        return any(
+            self._known[pod.namespace, term].selects(other) for term in pod.constraints.pod_affinity
+        )
+
     def start(self, pods: Iterable[PodView]) -> None:
         """The pods start in this cycle. A bootstrap pod among them needs no nominated peer."""
         for pod in pods:

@@ -240,9 +240,6 @@ class DomainSearch:
         if rule is None:
             yield within
             return
-        if rule.topology.startswith(_LABEL):
-            # Pod affinity alone usually leads to a suitable domain, at less cost.
-            yield within
         levels = self.topologies.levels(rule.topology, self.pool)
         labels = [level.label for level in levels]
         if rule.required and rule.required not in labels:
@@ -250,6 +247,9 @@ class DomainSearch:
         widest = labels.index(rule.required) if rule.required else 0
         nearest = labels.index(rule.preferred) if rule.preferred in labels else -1
         held = [ix for leaf in leaves_below(group) for ix in self.held_by_leaf.get(leaf, ())]
+        if rule.topology.startswith(_LABEL):
+            yield from self._frames_of_label(levels[0], pods, held, within)
+            return
         if rule.required:
             nearest = max(nearest, widest)
             within = self._clip(_occupied_domain(levels[widest], held), within)
@@ -257,6 +257,21 @@ class DomainSearch:
             yield from self._candidate_domains(level, pods, held, within)
         if not rule.required:
             yield within
+
+    def _frames_of_label(
+        self, level: TopologyLevel, pods: Sequence[PodView], held: Sequence[int], within: NodeSet
+    ) -> Iterator[NodeSet]:
+        """The frames for pods that pod affinity puts into one domain, the cheapest first: the whole
+        of `within`, where affinity alone usually leads to a suitable domain, and each domain. The
+        domains are not compared if `within` needs no eviction.
+        """
+        cost = partial(self.placer.cost, pods, self.pool)
+        is_free = not any(cost(within))
+        if is_free:
+            yield within
+        within_home = self._clip(_occupied_domain(level, held), within)
+        domains = self._candidate_domains(level, pods, held, within_home)
+        yield from domains if is_free else sorted([within, *domains], key=cost)
 
     def _candidate_domains(
         self, level: TopologyLevel, pods: Sequence[PodView], held: Iterable[int], within: NodeSet

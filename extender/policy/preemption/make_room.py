@@ -61,8 +61,8 @@ class NodeClearing:
         return self._assign_with_victims(pod, frame, costs)
 
     def _assign_with_victims(self, pod: PodView, frame: NodeSet, costs: NodeCosts) -> bool:
-        """Try nodes from the cheapest. If a disruption budget protects a victim, its node is
-        offered again without that victim."""
+        """Try nodes from the cheapest. If a disruption budget protects a victim or the pod needs it
+        as an affinity peer, its node is offered again without that victim."""
         spared: list[int] = []
         is_assigned = self._try_nodes(pod, frame, costs, spared)
         for p in spared:
@@ -139,6 +139,7 @@ class NodeClearing:
             return False
         # Once all chosen pods are gone the pod fits, unless pod affinity matters.
         if not is_sure and not self._fits(pod, ix):
+            self._keep_peer(pod, chosen)
             return False
         statement.assign_to(pod, ix, frame)
         return not displaced or self._relocate(displaced)
@@ -147,6 +148,11 @@ class NodeClearing:
         """Note a pod that a budget protects, so that other victims are tried."""
         if self._context.candidates.is_protected_by_budget(p):
             self._protected.append(p)
+
+    def _keep_peer(self, pod: PodView, chosen: Sequence[int]) -> None:
+        """Protect one of the victims that the pod needs as an affinity peer."""
+        affinity, pods = self._context.session.places.pod_affinity, self._context.candidates.pods
+        self._protected += [p for p in chosen if affinity.is_peer(pod, pods[p])][:1]
 
     def _moves_too_much(self) -> bool:
         rule, moving, candidates = self._rule, self._statement.moving, self._context.candidates
