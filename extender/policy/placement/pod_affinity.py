@@ -119,6 +119,15 @@ class PodAffinity:
             self._known[pod.namespace, term].selects(other) for term in pod.constraints.pod_affinity
         )
 
+    def keys_apart(self, pod: PodView, other: PodView) -> set[str]:
+        """The topology keys in whose domains the two may not run together."""
+        return {
+            term.topology_key
+            for one, its_peer in ((pod, other), (other, pod))
+            for term in one.constraints.pod_anti_affinity
+            if self._known[one.namespace, term].selects(its_peer)
+        }
+
     def start(self, pods: Iterable[PodView]) -> None:
         """The pods start in this cycle. A bootstrap pod among them needs no nominated peer."""
         for pod in pods:

@@ -41,6 +41,7 @@ class NodeClearing:
         self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
         self._protected: list[int] = []
+        self._rivals: list[tuple[int, set[str]]] = []
         self._wanted: frozenset[int] = frozenset()
 
     @property
@@ -78,6 +79,7 @@ class NodeClearing:
         statement, is_one_of_many = self._statement, len(self._request.chunk) > 1
         best: tuple[Cost, int] | None = None
         self._find_wanted(costs)
+        self._find_rivals(pod)
         for _ in range(_MOST_TRIES):
             at = costs.cheapest()
             if at < 0 or (best is not None and costs.cost(at) >= best[0]):
@@ -113,28 +115,23 @@ class NodeClearing:
 
     def _make(self, pod: PodView, frame: NodeSet, costs: NodeCosts, ix: int) -> bool:
         """Place the pod on node `ix` and evict or move victims; the caller rolls back a False."""
-        context, statement, eligibility = self._context, self._statement, self.eligibility
-        candidates, chosen = context.candidates, costs.choose(ix)
+        context, statement = self._context, self._statement
+        candidates, displaced = context.candidates, list[int]()
+        rivals = self._rivals_of(ix)
+        if not all(self._displace(p, displaced) for p in rivals):
+            return False
+        if rivals:
+            costs.refresh(context.touched, costs.epoch)
+            # The cost of the node did not include them, so another node may be cheaper.
+            self._n_evicted_instead += 1
+        chosen = costs.choose(ix)
         if chosen is None:
             return False
-        displaced, is_sure = [], not (self.with_moves or context.session.places.pod_affinity)
+        is_sure = not (self.with_moves or context.session.places.pod_affinity)
         for p in chosen:
-            if not candidates.is_here[p]:
-                is_sure = False
-                continue
-            if (
-                self.with_moves
-                and eligibility.moves[candidates.shape[p]]
-                and candidates.can_move(p)
-            ):
-                statement.displace(p)
-                displaced.append(p)
-                continue
-            unit = unit_without_moves(statement, eligibility, p)
-            if unit is None:
-                self._note_if_protected(p)
+            is_sure = is_sure and bool(candidates.is_here[p])
+            if not self._displace(p, displaced):
                 return False
-            statement.evict(unit)
         if statement.moving and self._moves_too_much():
             return False
         # Once all chosen pods are gone the pod fits, unless pod affinity matters.
@@ -143,6 +140,46 @@ class NodeClearing:
             return False
         statement.assign_to(pod, ix, frame)
         return not displaced or self._relocate(displaced)
+
+    def _displace(self, p: int, displaced: list[int]) -> bool:
+        """Evict the pod, or free its place and add it to the pods to move; False if it may be
+        neither evicted nor moved."""
+        statement, eligibility = self._statement, self.eligibility
+        candidates = self._context.candidates
+        if not candidates.is_here[p]:
+            return True
+        if self.with_moves and eligibility.moves[candidates.shape[p]] and candidates.can_move(p):
+            statement.displace(p)
+            displaced.append(p)
+            return True
+        unit = unit_without_moves(statement, eligibility, p)
+        if unit is None:
+            self._note_if_protected(p)
+            return False
+        statement.evict(unit)
+        return True
+
+    def _find_rivals(self, pod: PodView) -> None:
+        """Record the pods that anti-affinity keeps apart from the pod, with the topology keys."""
+        affinity = self._context.session.places.pod_affinity
+        is_concerned = bool(affinity) and affinity.concerns((pod,))
+        pods = self._context.candidates.pods if is_concerned else ()
+        found = ((p, affinity.keys_apart(pod, other)) for p, other in enumerate(pods))
+        self._rivals = [(p, keys) for p, keys in found if keys]
+
+    def _rivals_of(self, ix: int) -> list[int]:
+        """The rivals that are still running and keep the pod off node `ix`."""
+        candidates, labels = self._context.candidates, self._context.session.snapshot.nodes.labels
+        return [
+            p
+            for p, keys in self._rivals
+            if candidates.is_here[p]
+            and any(
+                labels[ix].get(key, "")
+                == labels[self._statement.ix_of(candidates.pods[p].node)].get(key)
+                for key in keys
+            )
+        ]
 
     def _note_if_protected(self, p: int) -> None:
         """Note a pod that a budget protects, so that other victims are tried."""
