@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from extender.api.demand import GROUP_LABELS
+from extender.api.names import API_VERSION
 from extender.cli.terminal.flags import Scope, Where
 from extender.cli.terminal.output import plain
 from extender.kube.client import Client
@@ -33,8 +34,6 @@ def ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
     """What `work` returns, given a client; raises ClickException where there is no answer."""
     try:
         return asyncio.run(_ask(where, work))
-    except NotFound as error:
-        raise click.ClickException(plain(_of_missing(said(error)))) from None
     except Unavailable as error:
         raise click.ClickException(f"no answer: {plain(error.message)}") from None
     except KubeError as error:
@@ -135,14 +134,16 @@ def key_of(pod: Answer) -> str:
 
 
 def said(error: KubeError) -> str:
-    """What the API server said, without the request that it said it of."""
-    return _REQUEST.sub("", error.message)
-
-
-def _of_missing(message: str) -> str:
-    if "could not find the requested resource" in message or "page not found" in message:
+    """What the API server said, without the request that it said it of; where it does not know the
+    kind, whether the API of `ballast view` is missing, or Ballast itself."""
+    message = _REQUEST.sub("", error.message)
+    if "could not find the requested resource" not in message and "page not found" not in message:
+        return message
+    if VIEW in error.message:
         return (
-            "this cluster does not answer questions: kubectl apply -k manifests/overlays/view"
-            " installs what does"
+            "this cluster does not answer questions: kubectl apply --server-side -k"
+            " manifests/overlays/view installs what does"
         )
+    if f"/apis/{API_VERSION}/" in error.message:
+        return f"Ballast is not installed in this cluster: it has no kinds of {API_VERSION}"
     return message

@@ -4,13 +4,13 @@ Nothing is kept between two questions, so that a right that is taken away has it
 """
 
 import asyncio
-import re
 from typing import Final, Protocol
 
 import msgspec
 
 from extender.api.kinds import GpuNode, GpuProject
 from extender.api.objects import Pod
+from extender.cli.ask import said
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound
 from extender.kube.resources import GPU_NODES, PODS, PROJECTS, segment
@@ -38,7 +38,6 @@ MOST_NAMESPACES: Final = 64
 #: Pages of usage records.
 _MOST_PAGES: Final = 40
 #: How the message of an error begins.
-_REQUEST: Final = re.compile(r"^(GET|POST) \S+: \d+ \w+: ")
 
 
 class _Allowed(msgspec.Struct):
@@ -239,10 +238,4 @@ def _segment(text: str) -> str:
 
 
 def _refused(error: KubeError) -> NoAnswerError:
-    message = _REQUEST.sub("", error.message)
-    if "could not find the requested resource" in message or "page not found" in message:
-        message = (
-            "This cluster does not answer questions:"
-            " kubectl apply -k manifests/overlays/view installs what does."
-        )
-    return NoAnswerError(message, error.status or 503)
+    return NoAnswerError(said(error), error.status or 503)

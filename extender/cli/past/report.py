@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from extender.cli.terminal.flags import cluster_flags
+
 
 @click.group()
 def report() -> None:
@@ -33,8 +35,7 @@ def report() -> None:
     show_default=True,
     help="focus: CSV with the columns of the FinOps foundation's FOCUS 1.0, by day.",
 )
-@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else ~/.kube/config.")
-@click.option("--context", default="", help="Context of the kubeconfig.")
+@cluster_flags
 def usage(**given: Any) -> None:
     """Print the GPU-hours of a month: in quota, above it, and lost to evictions.
 

@@ -3,7 +3,6 @@
 Data goes to standard output, words about it to standard error.
 """
 
-import asyncio
 import csv
 import json
 import re
@@ -21,10 +20,12 @@ from rich.table import Table
 
 from extender.api.kinds import GpuProject, GpuUsageSpec
 from extender.api.names import LABEL_MONTH
+from extender.cli.ask import ask
 from extender.cli.past.month_budgets import budget_lines
+from extender.cli.terminal.flags import Where
 from extender.cli.terminal.output import wide_console
 from extender.kube.client import Client
-from extender.kube.errors import KubeError, RequestRefused
+from extender.kube.errors import RequestRefused
 from extender.kube.resources import PROJECTS, USAGES
 from extender.usage.focus import BY, COLUMNS, focus_rows
 from extender.usage.prices import CENT, PriceError, Prices, read_prices
@@ -44,8 +45,7 @@ class Asked:
     by: str
     prices_file: Path | None
     output: str
-    kubeconfig: str
-    context: str
+    where: Where
 
 
 def print_usage(asked: Asked) -> None:
@@ -58,9 +58,9 @@ def print_usage(asked: Asked) -> None:
         raise click.UsageError(f"--by: {unknown[0][:40]!r} is not one of {', '.join(DIMENSIONS)}")
     try:
         prices = read_prices(asked.prices_file) if asked.prices_file else None
-        records, projects = asyncio.run(_read(month, asked.kubeconfig, asked.context))
-    except (PriceError, KubeError) as error:
+    except PriceError as error:
         raise click.ClickException(str(error)) from None
+    records, projects = ask(asked.where, lambda client: _read(client, month))
     made = make_report(records, dimensions, prices)
     if asked.output == "focus":
         _print_focus(records, month, prices or Prices())
@@ -95,17 +95,14 @@ def hours(milli_s: int) -> str:
     return f"{Decimal(milli_s) / PER_GPU_HOUR:,.2f}"
 
 
-async def _read(
-    month: str, kubeconfig: str, context: str
-) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
+async def _read(client: Client, month: str) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
     """The records of the month, and the projects as they are now; none where the login may not
     list them."""
-    async with await Client.connect(kubeconfig or None, context=context or None) as client:
-        listed = await client.list_all(USAGES, label_selector=f"{LABEL_MONTH}={month}")
-        try:
-            projects = (await client.list_all(PROJECTS)).items
-        except RequestRefused:
-            projects = []
+    listed = await client.list_all(USAGES, label_selector=f"{LABEL_MONTH}={month}")
+    try:
+        projects = (await client.list_all(PROJECTS)).items
+    except RequestRefused:
+        projects = []
     return [record.spec for record in listed.items], list(projects)
 
 

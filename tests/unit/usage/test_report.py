@@ -137,10 +137,10 @@ def test_focus_rows_add_up_to_what_was_held(prices: Prices) -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    async def read(*_: object) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
+    def ask(*_: object) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
         return RECORDS, [budgeted("ads").quota(1, gpu_hours=4).build()]
 
-    monkeypatch.setattr(command, "_read", read)
+    monkeypatch.setattr(command, "ask", ask)
     result = CliRunner().invoke(report, ["usage", "--month", "2026-10", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
