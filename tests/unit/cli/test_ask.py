@@ -1,9 +1,13 @@
-"""What commands and pages say where the API server does not know what they ask for."""
+"""How commands ask the API server, and what they say where it does not know what they ask for."""
+
+import asyncio
+import json
 
 import pytest
 
-from extender.cli.ask import said
+from extender.cli.ask import listed, said
 from extender.kube.errors import NotFound
+from extender.kube.transport import Call
 
 _MISSING = "404 NotFound: the server could not find the requested resource"
 
@@ -20,3 +24,24 @@ _MISSING = "404 NotFound: the server could not find the requested resource"
 )
 def test_what_is_missing_is_told(message: str, told: str) -> None:
     assert told in said(NotFound(message))
+
+
+class Pages:
+    """An API server that answers a list in pages of one item."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.asked: list[str] = []
+
+    async def send(self, call: Call) -> bytes:
+        """One page; the token is the number of the next one."""
+        at = int(call.query.get("continue", "0"))
+        self.asked.append(call.query["limit"])
+        token = {"continue": str(at + 1)} if at + 1 < len(self._names) else {}
+        return json.dumps({"metadata": token, "items": [self._names[at]]}).encode()
+
+
+def test_lists_are_read_to_their_last_page() -> None:
+    pages = Pages("a", "b", "c")
+    assert asyncio.run(listed(pages, "/api/v1/pods")) == ["a", "b", "c"]  # type: ignore[arg-type]
+    assert pages.asked == ["500"] * 3

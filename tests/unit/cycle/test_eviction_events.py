@@ -71,3 +71,9 @@ def test_the_beneficiary_sees_what_leaves_of_others_as_gpus() -> None:
     left.append((pod("mine", "search"), workload("mine", "search")))
     told = beneficiary_note(workload("serve", "search"), left)
     assert told == "3 pods leave for it: mine, 2 GPUs of project vision"
+
+
+def test_the_beneficiary_sees_three_names_of_its_own_project_and_a_count() -> None:
+    left = [(pod(f"p{ix}", "search"), workload(f"p{ix}", "search")) for ix in range(5)]
+    told = beneficiary_note(workload("serve", "search"), left)
+    assert told == "5 pods leave for it: p0, p1, p2, 2 more"

@@ -167,6 +167,15 @@ def test_an_event_is_renewed_before_the_api_server_drops_it() -> None:
     assert "InsufficientGpu" not in note.note, "the reason stands in a field of its own"
 
 
+def test_work_that_there_was_no_time_to_look_at_gets_no_event() -> None:
+    story = Story(pod("a").needs(1000).build())
+    plan = Plan(waits={"team-a/a": LACKS}, cut=frozenset({"team-a/a"}))
+    assert story.events.due(story.snapshot, plan, 0) == []
+    assert story.events.due(story.snapshot, plan, SETTLE_S) == []
+    (note,) = story.recorded(SETTLE_S + 1, {"team-a/a": LACKS})
+    assert note.pod.key == "team-a/a"
+
+
 def test_pods_that_come_and_start_do_not_bring_an_event_each() -> None:
     story = Story(pod("a").needs(1000).build())
     for second in range(0, 600, 20):

@@ -30,6 +30,7 @@ EMPTY = b'{"items": [], "metadata": {}}'
         ("? [1]\n: 2\n", "neither YAML nor JSON"),
         ("kind: X\n---\n\n---\n- kind: Y\n", "has no GpuProject"),
         ("kind: X\n---\nhello\n", "'hello' is not an object"),
+        ("apiVersion: other/v1\nkind: GpuProject\nmetadata: {name: a}\n", "has no GpuProject"),
     ],
 )
 def test_odd_file_of_queues_is_told_in_one_sentence(text: str, said: str) -> None:

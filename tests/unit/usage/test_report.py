@@ -136,13 +136,22 @@ def test_focus_rows_add_up_to_what_was_held(prices: Prices) -> None:
     assert {row["BillingPeriodEnd"] for row in rows} == {"2026-11-01T00:00:00Z"}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str, records: list[GpuUsageSpec] = RECORDS
+) -> tuple[int, str, str]:
     def ask(*_: object) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
-        return RECORDS, [budgeted("ads").quota(1, gpu_hours=4).build()]
+        return records, [budgeted("ads").quota(1, gpu_hours=4).build()]
 
     monkeypatch.setattr(command, "ask", ask)
     result = CliRunner().invoke(report, ["usage", "--month", "2026-10", *arguments])
     return result.exit_code, result.stdout, result.stderr
+
+
+def test_records_that_do_not_add_up_end_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, table, words = run(monkeypatch, records=RECORDS[1:])
+    assert code == 1
+    assert "total" in table
+    assert "differ at 2026-10-01 01:00" in words
 
 
 def test_the_same_figures_in_every_form(monkeypatch: pytest.MonkeyPatch) -> None:
