@@ -83,6 +83,14 @@ async def test_my_work_is_what_waits_runs_and_was_stopped_with_forecasts(
     assert "kubectl ballast queue -n team-a" in text
 
 
+async def test_my_work_shows_four_namespaces_and_says_how_many_it_leaves_out(ask: Ask) -> None:
+    asked = ",".join(f"team-{letter}" for letter in "abcdef")
+    _, text = await ask(f"mine?namespace={asked}")
+    assert "2 more namespaces are yours" in text
+    _, text = await ask("mine?namespace=team-a,team-b,team-c,team-d")
+    assert "more namespaces are yours" not in text
+
+
 async def test_a_project_shows_figures_and_users(ask: Ask, pretend: Pretend) -> None:
     pretend.running = [pod("a").needs(1000).user("bo").of("team-a").bound("n").build()]
     _, text = await ask("project/team-a")
