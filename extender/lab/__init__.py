@@ -1,5 +1,5 @@
 """Research on the scheduler: published traces replayed through our own decisions.
 
-The container image has no lab. `commands` is the command `ballast replay`; each trace has a room of
-its own.
+The container image has no lab. `commands` is the command `ballast replay`; each trace has its own
+package.
 """

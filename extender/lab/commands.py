@@ -1,4 +1,4 @@
-"""`ballast replay`: published traces through our own decisions, beside the published results."""
+"""`ballast replay`: published traces through our own decisions, compared with published results."""
 
 import click
 

@@ -1,1 +1,1 @@
-"""Scenario files: a cluster, its queues and workloads, and what must be decided on them."""
+"""Scenario files: a cluster, its queues and workloads, and the expected decisions."""

@@ -1,6 +1,6 @@
-"""Amounts as a scenario file writes them, as integers: milli-GPU, milli-CPU, and memory.
+"""Converts the amounts in a scenario file to integers: milli-GPU, milli-CPU, and memory.
 
-A file may use so little memory that whole MiB would round it away ("750" bytes of "2000"). So each
+A file may use so little memory that rounding to MiB would lose it ("750" bytes of "2000"). So each
 scenario counts memory in the largest unit that is exact for it, MiB wherever rounding is harmless.
 """
 
@@ -17,13 +17,13 @@ from extender.scenario.model.values import MOST_CARDS, Amount
 from extender.state.model import UNLIMITED
 
 MIB: Final = 1 << 20
-#: Units that are tried: decimal files come out as megabytes or kilobytes.
+#: Units that are tried: decimal amounts result in megabytes or kilobytes.
 _UNITS: Final = (MIB, 10**6, 1 << 10, 10**3, 1)
 #: Digits of "500m": below a million GPUs.
 _MOST_DIGITS: Final = 10
 #: Characters of a wrong value that a message repeats.
 _MOST_SHOWN: Final = 40
-#: All memory of a cluster must stay below what stands for unlimited, with room for sums.
+#: All memory of a cluster must stay below the value that means unlimited, with room for sums.
 _MOST: Final = UNLIMITED >> 1
 
 
@@ -72,12 +72,12 @@ def fraction(value: Amount) -> Fraction:
 
 
 def scale_of(weights: Iterable[Amount]) -> int:
-    """The least factor that makes all the weights whole."""
+    """The smallest factor that makes all weights whole."""
     return lcm(*(fraction(weight).denominator for weight in weights))
 
 
 def memory_unit(case: Case) -> int:
-    """Bytes of one unit in which this scenario counts memory."""
+    """Bytes per unit of memory in this scenario."""
     tasks = [task for job in case.jobs for task in job.tasks]
     tasks += [task for step in case.steps for job in step.add for task in job.tasks]
     tasks += [task for line in case.simulate.arrivals for task in line.job.tasks]
@@ -110,7 +110,7 @@ def _bounds(case: Case) -> set[int]:
 
 
 def _text(value: Amount) -> str:
-    """The amount as text; a float that is whole loses its point, others keep every digit."""
+    """The amount as text; a whole float loses its point, others keep every digit."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     return str(value)

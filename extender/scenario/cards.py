@@ -1,4 +1,4 @@
-"""Which cards the tasks hold that a file has running: those it names, else cards of their own."""
+"""Assigns cards to tasks that run at the start: the cards that they name, else exclusive ones."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from extender.state.card_shares import card_shares
 
 @dataclass(slots=True)
 class Seated:
-    """A task that is somewhere at the start, and for how many seconds it has run there."""
+    """A task that has a node at the start, and for how many seconds it has run there."""
 
     id: str
     task: Task
@@ -26,13 +26,13 @@ class Seated:
 
     @property
     def state(self) -> StartState:
-        """What it is as the first cycle begins: what the file says is bound runs then."""
+        """Its state in the first cycle: a task that the file calls bound runs by then."""
         return "running" if self.task.state == "bound" else self.task.state
 
 
 @dataclass(slots=True)
 class _Cards:
-    """Cards of one node: milli free of each, now and once all that leave have left."""
+    """Free milli of each card of one node, now and after all terminating tasks have ended."""
 
     node: Node
     now: list[int]
@@ -48,9 +48,9 @@ class _Cards:
 
 
 def seat(cluster: Cluster, held: Iterable[Place], tasks: list[Seated]) -> None:
-    """Give every task its place, beside those that are held; raises ScenarioError.
+    """Give every task its cards, beside those in `held`; raises ScenarioError.
 
-    Tasks that name their cards go first. A name that is a number is that card where there is one.
+    Tasks that name their cards go first. A number names the card with this index, if there is one.
     """
     tables = {
         node.name: _Cards(node, [MILLI_PER_GPU] * n_cards(node), [MILLI_PER_GPU] * n_cards(node))
@@ -76,7 +76,7 @@ def seat(cluster: Cluster, held: Iterable[Place], tasks: list[Seated]) -> None:
 
 
 def _number_names(cluster: Cluster, table: _Cards, each: Seated, *, wants_number: bool) -> None:
-    """Find a card for each name that has none yet: numbers first, so that they get their own."""
+    """Assign a card to each new name: numbers first, so that they get the card of their index."""
     for name in each.task.cards:
         is_number = name.isdecimal() and int(name) < len(table.now)
         if name in table.index_of or is_number != wants_number:
@@ -92,7 +92,7 @@ def _number_names(cluster: Cluster, table: _Cards, each: Seated, *, wants_number
 
 
 def _own_cards(cluster: Cluster, table: _Cards, each: Seated) -> list[int]:
-    """Cards that no other task has: free ones, or for a nominated task those that come free."""
+    """Cards without other tasks: free ones, or for a nominated task those that become free."""
     free = table.later if each.state == "nominated" else table.now
     own = [card for card, milli in enumerate(free) if milli == MILLI_PER_GPU]
     if len(own) < each.demand.devices:

@@ -1,4 +1,4 @@
-"""Amounts that a case writes wrongly, each with its place in the file."""
+"""Checks a case for invalid amounts, each reported with its place in the file."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -14,13 +14,13 @@ from extender.scenario.model.queues import Figures, Queue, QueuePool
 
 Read = Callable[[Any], object]
 
-#: What one node or task may say: a million of them stay below what stands for unlimited.
+#: Limits for one node or task: a million of them stay below the value that means unlimited.
 _MOST_CPU_MILLI: Final = 10**9
 _MOST_BYTES: Final = 1 << 50
 
 
 def _bounded(read: Callable[[Any], int], most: int, accepted: str) -> Read:
-    """The same, but what is above `most` is refused."""
+    """`read` that refuses values above `most`."""
 
     def read_bounded(value: Any) -> int:
         found = read(value)
@@ -46,7 +46,7 @@ _USAGE: Final[dict[str, Read]] = dict.fromkeys(_TASK, amounts.fraction)
 
 
 def wrong_amounts(case: Case) -> Iterator[str]:
-    """One sentence for each amount that can't be read."""
+    """One sentence for each invalid amount."""
     yield from _look("settings", "usageWeight", case.settings.usage_weight, amounts.fraction)
     for at, node in enumerate(case.nodes):
         yield from _fields(f"nodes[{at}]", node, _CARDS | _NODE)

@@ -1,4 +1,4 @@
-"""Time in a scenario: it passes between steps, and in a long run."""
+"""Time in a scenario, which passes between steps and in a long run."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from extender.state.model import Amounts, user_queue
 
 
 def pass_time(world: World, seconds: int) -> None:
-    """Everything stays where it is for so long; what is held is added to the queues' past use."""
+    """Let `seconds` pass without a change; allocations are added to the queues' past use."""
     held = _held(world)
     world.months.add(held, seconds)
     if seconds and world.past.is_counted:
@@ -17,13 +17,13 @@ def pass_time(world: World, seconds: int) -> None:
     for queue, pool, _ in held:
         gpu, cpu, memory = (held[queue, pool, resource] for resource in RESOURCES)
         amounts[queue, pool] = gpu, cpu, memory
-    # Even in a step without time it counts which queues held something.
+    # Even in a step without time, it counts which queues held something.
     world.lately.step(amounts, max(1, seconds))
     world.now_s += seconds
 
 
 def _held(world: World) -> "Counter[tuple[str, str, int]]":
-    """What every queue holds, by queue, node pool and resource."""
+    """The allocation of every queue, by queue, node pool and resource."""
     found: Counter[tuple[str, str, int]] = Counter()
     for job in world.jobs.values():
         for task in job.tasks:

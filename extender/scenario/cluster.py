@@ -1,4 +1,4 @@
-"""What stays the same through a scenario: its nodes, node pools, queues and topologies as views."""
+"""The constant part of a scenario: its nodes, node pools, queues and topologies as views."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ from extender.state import model as state
 from extender.state.nodes import NodeFacts, NodeTable, offers_of
 
 HOSTNAME = "kubernetes.io/hostname"
-#: The label in which GPU feature discovery names the model.
+#: The label in which GPU feature discovery writes the model.
 _MODEL_LABEL = "nvidia.com/gpu.product"
 DEFAULT_POOL = "default"
-#: Queues of this priority have rank 0; those above it are served before.
+#: Queues of this priority have rank 0; higher priorities are served first.
 _USUAL_PRIORITY = 100
 _PPM = 1_000_000
 
 
 @dataclass(slots=True)
 class Cluster:
-    """The constant half of a scenario. `memory_unit` is the bytes that one unit of memory has.
+    """The constant half of a scenario. `memory_unit` is the bytes per unit of memory.
 
-    `free` is a table in which nothing runs; take a copy before changing it.
+    `free` is a table without running pods; copy it before changing it.
     """
 
     case: Case
@@ -43,7 +43,7 @@ class Cluster:
 
     @classmethod
     def of(cls, case: Case) -> "Cluster":
-        """The case's cluster; raises ScenarioError where it contradicts itself."""
+        """The case's cluster; raises ScenarioError if it contradicts itself."""
         cluster = cls(case, memory_unit=amounts.memory_unit(case), pools=_pools(case))
         for topology in case.topologies:
             labels = tuple(level.label for level in topology.levels)
@@ -59,7 +59,7 @@ class Cluster:
         return cluster
 
     def make_table(self, *, is_reversed: bool = False) -> NodeTable:
-        """A table in which nothing runs, its rows in the order of the file or the other way."""
+        """A table without running pods, its rows in the order of the file or reversed."""
         table = NodeTable()
         nodes = self.case.nodes
         for node in reversed(nodes) if is_reversed else nodes:
@@ -70,12 +70,12 @@ class Cluster:
         return table
 
     def memory(self, value: Amount, *, is_asked: bool = False) -> int:
-        """Units of memory: rounded up for what is asked, down for what there is."""
+        """Units of memory: requests are rounded up, capacity down."""
         found = amounts.quantity(value)
         return -(-found // self.memory_unit) if is_asked else found // self.memory_unit
 
     def lineage(self, queue: str) -> Iterator[Queue]:
-        """The queue and its ancestors, as far as they are known; ends before a circle closes."""
+        """The queue and its known ancestors; ends before a cycle closes."""
         seen = set()
         while queue in self.queues and queue not in seen:
             seen.add(queue)
@@ -83,12 +83,12 @@ class Cluster:
             queue = self.queues[queue].parent or ""
 
     def pool_of_node(self, node: str) -> str:
-        """The node's pool; empty where it is in none, or there is no such node."""
+        """The node's pool; empty if it is in none, or if there is no such node."""
         ix = self.free.ix_of(node)
         return "" if ix is None else self.free.pool[ix]
 
     def pools_of(self, own: list[str], queue: str) -> tuple[str, ...]:
-        """Node pools in order: the workload's list, else that of its nearest queue, else all."""
+        """Node pools in order: the workload's list, else its nearest queue's, else all."""
         lists = [own, *(each.node_pools for each in self.lineage(queue))]
         return tuple(next((names for names in lists if names), self.pools))
 
@@ -113,7 +113,7 @@ class Cluster:
 
 
 def n_cards(node: Node) -> int:
-    """Cards that can be asked for whole or in fractions: none where they are cut into instances."""
+    """Cards that can be requested whole or in fractions: none if cut into MIG instances."""
     return 0 if node.mig.strategy == "mixed" else amounts.cards(node.gpus)
 
 
@@ -201,14 +201,14 @@ def _seconds(stated: float | UnsetType) -> int | None:
 
 @dataclass(slots=True)
 class _Reading:
-    """One queue's figures on their way to integers."""
+    """Converts one queue's figures to integers."""
 
     cluster: Cluster
     queue: Queue
     weights: Weights
 
     def quota_in(self, pool: str) -> state.PoolQuota:
-        """The queue's figures in one node pool: those given for it, else its own."""
+        """The queue's figures in one node pool: those given for the pool, else its own."""
         gpu, cpu, memory = (self._figures(at, pool) for at in range(3))
         rank = _USUAL_PRIORITY - self.queue.priority
         return state.PoolQuota(

@@ -1,4 +1,4 @@
-"""What tasks ask for and where they may run, as the model has it. Equal ones are one object."""
+"""Requests and constraints of tasks, as views of the model. Equal ones are one object."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ from extender.state.model import ANYWHERE, Constraints
 
 @dataclass(slots=True)
 class Shared:
-    """Demands and constraints of one scenario, each made once."""
+    """Demands and constraints of one scenario, each created once."""
 
     cluster: Cluster
     _demands: dict[Demand, Demand] = field(default_factory=dict)
     _constraints: dict[bytes, Constraints] = field(default_factory=dict)
 
     def demand_of(self, task: Task) -> Demand:
-        """What each pod of the task asks for; raises UnitError."""
+        """The request of each pod of the task; raises UnitError."""
         devices, milli, mib = _cards(task)
         counted = {**task.resources, **task.mig}
         demand = Demand(
@@ -39,7 +39,7 @@ class Shared:
         return self._demands.setdefault(demand, demand)
 
     def constraints_of(self, job: Job, task: Task) -> Constraints:
-        """Where the task may run, by itself and by what its queue allows this kind of work."""
+        """The constraints of the task itself, and of its queues for this kind of work."""
         rules = [Requirement(r.key, r.operator, list(r.values)) for r in task.node_affinity]
         for queue in self.cluster.lineage(job.queue):
             allowed = queue.node_types.get(job.kind, {})
@@ -67,7 +67,7 @@ def _terms(terms: list[PodTerm]) -> Iterator[state.PodTerm]:
 
 
 def _cards(task: Task) -> tuple[int, int, int]:
-    """(cards, milli of each, MiB of each) that the task asks for; raises UnitError."""
+    """(cards, milli of each, MiB of each) of the task's request; raises UnitError."""
     usual = 0 if task.gpu_memory or task.mig else 1
     milli = amounts.gpus(usual if task.gpu is UNSET else task.gpu)
     if task.gpu_memory:

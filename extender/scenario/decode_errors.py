@@ -1,4 +1,4 @@
-"""An entry that is no case: msgspec's message with its place, and with what is accepted there."""
+"""Explains an invalid entry: msgspec's message with its place and the accepted values."""
 
 import datetime
 import functools
@@ -21,7 +21,7 @@ _MOST_SHOWN: Final = 40
 
 
 def explain(message: str, entry: object) -> str:
-    """What is wrong with the entry, for which msgspec has this message."""
+    """The error in the entry, from msgspec's message."""
     if not isinstance(entry, dict):
         return f"a case is a mapping that has `scenario: v1`, this is {_shown(entry)}"
     found = _AT.fullmatch(message)
@@ -42,7 +42,7 @@ def explain(message: str, entry: object) -> str:
 
 
 def _of_key(what: str, kind: inspect.Type) -> str:
-    """What is wrong with a key of the mapping."""
+    """The error in a key of the mapping."""
     types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     keys = (each.key_type for each in types if isinstance(each, inspect.DictType))
     words = ", ".join(word for key in keys for word in _words(key))
@@ -50,7 +50,7 @@ def _of_key(what: str, kind: inspect.Type) -> str:
 
 
 def _shown(value: object) -> str:
-    """The value as it is written, cut where it is long."""
+    """The value as it is written, shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
@@ -59,9 +59,9 @@ def _shown(value: object) -> str:
 
 
 def _follow(path: str, entry: Any) -> tuple[inspect.Type, str, Any]:
-    """The type that belongs at `path` (`.jobs[0]`), the path with its keys named, and the value.
+    """The type at `path` (`.jobs[0]`), the path with its keys named, and the value.
 
-    msgspec writes `[...]` for every key of a mapping; the first with a wrong value is meant.
+    msgspec writes `[...]` for every key of a mapping; the first with an invalid value is meant.
     """
     kind = _case_type()
     place = ""
@@ -84,7 +84,7 @@ def _follow(path: str, entry: Any) -> tuple[inspect.Type, str, Any]:
 
 @functools.cache
 def _case_type() -> inspect.Type:
-    """What msgspec knows of `Case`. Asking for it takes 9 ms; the answer never changes."""
+    """msgspec's type information of `Case`; it takes 9 ms, and never changes."""
     return inspect.type_info(Case)
 
 
@@ -119,14 +119,14 @@ def _struct(kind: inspect.Type) -> inspect.StructType:
 
 
 def _words(kind: inspect.Type) -> Iterator[str]:
-    """The words that are accepted, where only some are."""
+    """The accepted words, if the type lists them."""
     for each in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
         if isinstance(each, inspect.LiteralType):
             yield from map(str, each.values)
 
 
 def _shape(each: inspect.Type, value: object) -> str:
-    """What is accepted instead of the value: a mapping, a list, or true and false; else nothing."""
+    """The accepted shape instead of the value: a mapping, a list, or true and false; else empty."""
     if isinstance(each, inspect.StructType) and not isinstance(value, dict):
         return f"a mapping with {', '.join(field.encode_name for field in each.fields)}"
     if isinstance(each, inspect.DictType) and not isinstance(value, dict):
@@ -139,7 +139,7 @@ def _shape(each: inspect.Type, value: object) -> str:
 
 
 def _numbers(types: Sequence[inspect.Type]) -> str:
-    """The numbers that are accepted; nothing where there are none."""
+    """The accepted numbers; empty if there are none."""
     numbers = [t for t in types if isinstance(t, inspect.IntType | inspect.FloatType)]
     if not numbers:
         return ""
@@ -156,7 +156,7 @@ def _numbers(types: Sequence[inspect.Type]) -> str:
 
 
 def _accepted(kind: inspect.Type, value: object) -> str:
-    """The shape, numbers or texts that are accepted, where only some are; else nothing."""
+    """The accepted shape, numbers or texts if they are limited; else empty."""
     types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     numbers = _numbers(types)
     is_amount = numbers and any(isinstance(each, inspect.StrType) for each in types)

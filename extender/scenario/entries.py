@@ -1,8 +1,8 @@
-"""What a scenario file has written in it, as plain values: YAML, JSON, or JSON in lines.
+"""Reads a scenario file as plain values: YAML, JSON, or JSON lines.
 
-A key that is given twice in one mapping is an error, for one of the two would be lost. An entry
-that can't be used does not hide the others, as far as the text says where it ends. Keys that begin
-with `x-` are dropped at every level.
+A duplicate key in a mapping is an error, since one of its values would be lost. An unreadable entry
+does not hide the others, as far as the text shows where it ends. Keys that begin with `x-` are
+dropped at every level.
 """
 
 import json
@@ -26,8 +26,8 @@ _SOURCE: Final = re.compile(r' in "<byte string>",')
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One case as it is written. `place` is where in the file it stands, `wrong` why it can't be
-    read; then `value` is what could be, if anything."""
+    """One case as it is written. `place` is its place in the file, `wrong` why it cannot be read;
+    `value` is then the readable part, if any."""
 
     place: str
     value: Any = None
@@ -35,7 +35,7 @@ class Entry:
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The entries of one file; raises ScenarioError where nothing of it can be read."""
+    """The entries of one file; raises ScenarioError if nothing of it can be read."""
     try:
         text = path.read_bytes().removeprefix(BOM_UTF8)
     except OSError as error:
@@ -52,7 +52,7 @@ def read_entries(path: Path) -> list[Entry]:
     except RecursionError:
         raise ScenarioError(f"{path}: it is nested too deeply") from None
     except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
-        # YAML that looks like a date and is none is a ValueError, text that is no UTF-8 too.
+        # An invalid date in YAML is a ValueError, and so is invalid UTF-8.
         message = _SOURCE.sub(" in", " ".join(str(error).split()))
         message = _BYTE.sub(lambda at: _in_line(text, int(at["at"])), message)
         raise ScenarioError(f"{path}: not {'JSON' if is_json else 'YAML'}: {message}") from error
@@ -60,7 +60,7 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def _from_lines(text: bytes) -> Iterator[Entry]:
-    """The entries of all lines; a line that is no JSON is an entry that can't be read."""
+    """The entries of all lines; an invalid line is an entry that cannot be read."""
     for at, line in enumerate(text.split(b"\n"), 1):
         place = f"line {at}"
         if not line.strip():
@@ -75,13 +75,13 @@ def _from_lines(text: bytes) -> Iterator[Entry]:
 
 
 class _Twice(dict[str, Any]):
-    """A mapping of which one key was given twice."""
+    """A mapping with a duplicate key."""
 
     key = ""
 
 
 def _from_json(text: bytes) -> Iterator[tuple[Any, str]]:
-    """Each entry, and what is wrong with it."""
+    """Each entry, and its error."""
     if not text.strip():
         return
     values = _as_list(msgspec.json.decode(text))
@@ -97,7 +97,7 @@ def _from_json(text: bytes) -> Iterator[tuple[Any, str]]:
         found.append(twice)
         return twice
 
-    # The strict reader passes over keys that are given twice, this one shows them.
+    # The strict reader ignores duplicate keys; this one reports them.
     again = _as_list(json.loads(text, object_pairs_hook=read))
     for value, other in zip(values, again, strict=True):
         twice = next(_twice_in(other, ""), "") if found else ""
@@ -116,7 +116,7 @@ def _twice_in(value: Any, place: str) -> Iterator[str]:
 
 
 def _from_yaml(text: bytes) -> Iterator[tuple[Any, str]]:
-    """Each entry of all documents, and what is wrong with it."""
+    """Each entry of all documents, and its error."""
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -134,10 +134,8 @@ def _from_yaml(text: bytes) -> Iterator[tuple[Any, str]]:
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """Parses in C and composes in Python, so that what is nested too deeply is an error and not the
-    end of the process. `twice` has the line of every key that its mapping has already, and a
-    sentence.
-    """
+    """Parses in C and composes in Python, so that too deep nesting raises an error instead of
+    ending the process. `twice` has the line of every duplicate key, and a sentence."""
 
     def __init__(self, text: bytes) -> None:
         yaml.CSafeLoader.__init__(self, text)
@@ -145,7 +143,7 @@ class _Loader(Composer, yaml.CSafeLoader):
         self.twice: list[tuple[int, str]] = []
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        """As the parent's; notes keys that are there twice."""
+        """As the parent's; also records duplicate keys."""
         node = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], int] = {}
         for key, _ in node.value:

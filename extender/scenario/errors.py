@@ -1,5 +1,5 @@
-"""The one error of scenario files."""
+"""The error of scenario files."""
 
 
 class ScenarioError(Exception):
-    """A file or case that can't be used; the message is one sentence that names it."""
+    """An invalid file or case; the message is one sentence that names it."""

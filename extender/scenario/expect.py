@@ -1,4 +1,4 @@
-"""What a case expects against what came out, as sentences about each difference."""
+"""Compares the expectations of a case with the results, in sentences about each difference."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,14 +30,14 @@ _Wanted = tuple[str, Limit | UnsetType, Callable[[Amount], int]]
 
 @dataclass(slots=True)
 class Reading:
-    """What an expectation is compared with: the places at that moment, and the last cycle."""
+    """The results to compare: the places at that moment, and the last cycle."""
 
     world: World
     places: Places
     outcome: Outcome
 
     def differences(self, expected: Expectation) -> Iterator[str]:
-        """One sentence for each thing that is not as expected."""
+        """One sentence for each difference from the expectation."""
         for name, job in expected.jobs.items():
             yield from self._job(name, job)
         for name, task in expected.tasks.items():
@@ -159,7 +159,7 @@ class Reading:
                 yield f"{name}: expected a fair share of {amount} {unit}, got {has}"
 
     def _wanted(self, expected: ShareExpectation) -> list[_Wanted]:
-        """By resource: its name, what is expected of it, and how that is read."""
+        """By resource: its name, the expectation, and its parser."""
         return [
             ("milli-GPU", expected.gpu, amounts.gpus),
             ("milli-CPU", expected.cpu, amounts.cpu),
@@ -175,7 +175,7 @@ _STAYING: frozenset[Status] = frozenset(("running", "bound"))
 
 
 def newly_decided(outcome: Outcome) -> Counter[str]:
-    """How many tasks were newly bound, evicted and nominated; a moved one counts as both last."""
+    """How many tasks were newly bound, evicted and nominated; a move counts as the last two."""
     counts: Counter[str] = Counter()
     for _, before, after in outcome.changed():
         if after.is_moved:
@@ -186,7 +186,7 @@ def newly_decided(outcome: Outcome) -> Counter[str]:
 
 
 def excess(outcome: Outcome, most: AtMost) -> Iterator[str]:
-    """One sentence for each bound of `atMost` that the cycle passes."""
+    """One sentence for each bound of `atMost` that the cycle exceeds."""
     counts = newly_decided(outcome)
     for word, bound in (("bound", most.bound), ("evicted", most.evicted)):
         if bound is not None and counts[word] > bound:

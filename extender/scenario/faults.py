@@ -1,9 +1,9 @@
-"""What a case says that can't be meant: fields that contradict, and what breaks deciding.
+"""Checks a case for contradictory fields, and for values that would break deciding.
 
-One sentence each, with its place in the file and with what is accepted there. What a cluster may
-say as well, and waits for what is not there (a queue, a topology), is no fault: see `notes`. What
-only the whole cluster shows (cards that have not so much, queues in a circle) is said when it is
-built, see `cluster` and `world`.
+One sentence each, with its place in the file and the accepted values. References to missing objects
+(a queue, a topology) are no fault, because in a cluster a workload waits for them: see `warnings`.
+Faults of the whole cluster (overcommitted cards, a cycle of queues) are reported when it is built,
+see `cluster` and `world`.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ from extender.scenario.model.jobs import Budget, Group, Job
 from extender.scenario.model.simulation import Arrivals, Span
 from extender.scenario.model.values import MOST
 
-#: Groups in groups: more levels than any topology has.
+#: Maximum depth of nested groups: more levels than any topology has.
 _MOST_DEEP: Final = 16
 
 
 def faults_of(case: Case) -> Iterator[str]:
-    """One sentence for each thing that can't be meant."""
+    """One sentence for each fault."""
     yield from _repeated("settings.stages", case.settings.stages)
     yield from _repeated("nodePools", [pool.name for pool in case.node_pools])
     yield from _repeated("topologies", [topology.name for topology in case.topologies])
@@ -50,7 +50,7 @@ def faults_of(case: Case) -> Iterator[str]:
 
 
 def jobs_of(case: Case) -> Iterator[tuple[str, Job]]:
-    """Every job there ever is, with its place; jobs that arrive alike are one."""
+    """Every job of the case with its place; each line of arrivals is one."""
     for at, job in enumerate(case.jobs):
         yield f"jobs[{at}]", job
     for step_at, step in enumerate(case.steps):
@@ -107,7 +107,7 @@ def _in_budget(place: str, budget: Budget) -> Iterator[str]:
 
 
 def _depth(group: Group) -> int:
-    """How deep its groups are nested; no more is counted than is accepted."""
+    """How deep its groups are nested; counts only up to the accepted depth."""
     n, level = 0, [group]
     while level and n <= _MOST_DEEP:
         n, level = n + 1, [child for each in level for child in each.children]

@@ -1,4 +1,4 @@
-"""What a task says that can't be meant."""
+"""Checks a task for contradictory fields."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ from extender.api.units import MILLI_PER_GPU
 from extender.scenario import amounts
 from extender.scenario.model.jobs import Requirement, Task, Toleration
 
-#: What the values of a node affinity's expression must be, by its operator.
+#: The values that each operator of a node affinity requires.
 _VALUES: Final = {
     "In": "at least one",
     "NotIn": "at least one",
@@ -21,7 +21,7 @@ _VALUES: Final = {
 
 
 def faults_of_task(place: str, task: Task, *, has_groups: bool) -> Iterator[str]:
-    """One sentence for each thing that can't be meant."""
+    """One sentence for each fault."""
     if "/" in task.name:
         yield f"{place}.name: {task.name}; accepted: a name without /, for tasks are job/task"
     if task.state != "pending" and not task.node:

@@ -1,6 +1,6 @@
-"""A job's tree of groups: what a file leaves out filled in.
+"""A job's tree of groups, with defaults filled in.
 
-A group that says neither `min` nor `minGroups` needs all of its tasks, or all of its children.
+A group without `min` and `minGroups` needs all of its tasks, or all of its children.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from extender.state.trees import collapsed
 
 
 def tree_of(job: Job, where: str) -> GroupView:
-    """The job's groups with every minimum stated; raises ScenarioError where names don't match."""
+    """The job's groups with every minimum stated; raises ScenarioError if names don't match."""
     sizes: Counter[str] = Counter()
     for task in job.tasks:
         sizes[task.group] += task.n
@@ -29,7 +29,7 @@ def tree_of(job: Job, where: str) -> GroupView:
 
 
 def is_plain(tree: GroupView) -> bool:
-    """Whether the minimum says all there is to say."""
+    """Whether the minimum alone describes the tree."""
     return not tree.children and tree.topology is None
 
 

@@ -1,8 +1,8 @@
-"""Loading scenario files: what is wrong with one is a sentence with file, case and field.
+"""Loads scenario files; an error is a sentence with file, case and field.
 
 A file holds one case, a list of them, or (`.jsonl`) one on each line; a YAML file may hold several
-documents. In a folder, files without an entry that says `scenario` are passed over. A file or
-folder that is named and has no case is broken.
+documents. In a folder, files without an entry with `scenario` are skipped. A file or folder without
+a case is an error if it was named.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ ENDINGS: Final = (".yaml", ".yml", ".json", ".jsonl")
 
 @dataclass(slots=True, frozen=True)
 class Broken:
-    """A case, or a whole file, that can't be used, and why."""
+    """An invalid case or file, and why."""
 
     id: str
     why: str
@@ -34,10 +34,10 @@ class Broken:
 
 @dataclass(slots=True)
 class Loaded:
-    """All cases of some files, in their order, and what could not be read.
+    """All cases of some files, in their order, and the invalid ones.
 
-    `files` has the file of each case, by its id. `notes` are sentences on what is accepted and may
-    not be meant.
+    `files` has the file of each case, by its id. `notes` are warnings about valid but suspicious
+    fields.
     """
 
     cases: list[Case] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Loaded:
 
 
 def load(paths: Iterable[Path]) -> Loaded:
-    """The cases of files and folders. Ids are unique over all of them."""
+    """The cases of files and folders. Ids must be unique over all of them."""
     loaded = Loaded()
     for path in paths:
         n_before = len(loaded.cases) + len(loaded.broken)
@@ -60,7 +60,7 @@ def load(paths: Iterable[Path]) -> Loaded:
 
 
 def case_of(entry: object, where: str) -> Case:
-    """The case; raises ScenarioError, with `where` before the field that is wrong."""
+    """The case; raises ScenarioError, with `where` before the invalid field."""
     try:
         return msgspec.convert(entry, Case)
     except msgspec.ValidationError as error:
@@ -112,12 +112,12 @@ def _take(loaded: Loaded, path: Path, entry: Entry) -> None:
 
 
 def _may_be_case(entry: Entry) -> bool:
-    """Whether it says that it is one, or can't say anything."""
+    """Whether the entry has the key `scenario`, or could not be read."""
     value = entry.value
     return "scenario" in value if isinstance(value, dict) else value is None
 
 
 def _name_of(entry: Entry) -> str:
-    """The case's id, or its place in the file where it has none."""
+    """The case's id, or its place in the file if it has none."""
     name = entry.value.get("id") if isinstance(entry.value, dict) else None
     return name if isinstance(name, str) and name else entry.place

@@ -1,6 +1,6 @@
-"""What projects have used of their budgets of GPU-hours, in a run in which time passes.
+"""Use of the projects' monthly budgets of GPU-hours, in a run in which time passes.
 
-The month does not end in a run: what is held is added to what the file says was used.
+The month does not end during a run: allocations are added to the use stated in the file.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ _Key = tuple[str, str]
 
 @dataclass(slots=True)
 class MonthAccounts:
-    """Budgets with what was used of them, by queue and node pool."""
+    """Budgets and their use, by queue and node pool."""
 
     accounts: dict[_Key, MonthHours] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: Cluster) -> "MonthAccounts":
-        """The budgets as the file has them."""
+        """The budgets in the file."""
         return cls(
             {
                 (view.name, pool): quota.gpu.month
@@ -35,13 +35,13 @@ class MonthAccounts:
         )
 
     def add(self, held: Mapping[tuple[str, str, int], int], seconds: int) -> None:
-        """So much was held, by queue, node pool and resource, for so long."""
+        """Add allocations, by queue, node pool and resource, over `seconds`."""
         for key, hours in self.accounts.items():
             more = held.get((*key, GPU), 0) * seconds
             self.accounts[key] = replaced(hours, used=hours.used + more)
 
     def spent_quotas(self, cluster: Cluster) -> dict[_Key, int]:
-        """The GPU quota by queue and node pool, where the budget is used."""
+        """The GPU quota by queue and node pool, if the budget is used up."""
         return {
             key: cluster.queue_views[key[0]].pools[key[1]].gpu.quota
             for key, hours in self.accounts.items()
@@ -49,7 +49,7 @@ class MonthAccounts:
         }
 
     def views(self, queues: dict[str, QueueView], now_s: int) -> dict[str, QueueView]:
-        """The queues with what they used until now."""
+        """The queues with their use up to now."""
         if not self.accounts:
             return queues
         found = dict(queues)

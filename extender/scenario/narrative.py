@@ -1,4 +1,4 @@
-"""A cycle told in sentences: placements, evictions with their beneficiary, reasons for waiting."""
+"""Describes a cycle in sentences: placements, evictions and beneficiaries, reasons for waiting."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _MEMORY: Final = re.compile(r"\b([0-9]+)( MiB of memory)")
 
 @dataclass(slots=True, frozen=True)
 class ShareRow:
-    """What a queue may have of one resource, and what it has, as users write it."""
+    """A queue's figures for one resource, as users write them."""
 
     queue: str
     resource: str
@@ -32,7 +32,7 @@ class ShareRow:
 class Story:
     """One cycle in sentences, by subject.
 
-    `shares` has a row for the GPUs of every queue and pool, and for CPU and memory where they are
+    `shares` has a row for the GPUs of every queue and pool, and for CPU and memory if they are
     bounded.
     """
 
@@ -44,7 +44,7 @@ class Story:
 
 
 def tell(world: World, outcome: Outcome) -> Story:
-    """The story of one cycle, decided on the world as it is."""
+    """The story of one cycle, decided on the current world."""
     story = Story(outcome.cycle)
     names = {job.key: name for name, job in world.jobs.items()}
     for job in world.jobs.values():
@@ -118,7 +118,7 @@ def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
 
 
 def _unheard(world: World, outcome: Outcome) -> Iterator[str]:
-    """Jobs that wait without a reason, as no stage that ran reached their turn."""
+    """Pending jobs without a reason, because no stage considered them."""
     stages = world.cluster.case.settings.stages
     why = "it has its turn in the next cycle"
     if "allocate" not in stages:
@@ -131,12 +131,12 @@ def _unheard(world: World, outcome: Outcome) -> Iterator[str]:
 
 
 def _in_mib(detail: str, memory_unit: int) -> str:
-    """A refusal with its memory in MiB: the policy calls any unit that. See `amounts`."""
+    """A refusal with its memory in MiB; the policy writes MiB for any unit. See `amounts`."""
     return _MEMORY.sub(lambda found: f"{_mib(int(found[1]), memory_unit)}{found[2]}", detail)
 
 
 def _list(ids: list[str]) -> str:
-    """Names in a row; many are shortened."""
+    """Names separated by commas; many are shortened."""
     if len(ids) <= 4:
         return " and ".join(([", ".join(ids[:-1])] if len(ids) > 1 else []) + ids[-1:])
     return f"{', '.join(ids[:3])} and {len(ids) - 3} more"

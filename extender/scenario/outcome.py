@@ -1,4 +1,4 @@
-"""What a cycle decided about every task, from its plan; and the line that is written of it."""
+"""A cycle's decision about every task, read from its plan, and its output line."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from extender.state.model import UNLIMITED, Amounts
 
 @dataclass(slots=True)
 class Outcome:
-    """One cycle: where every task was, where it is by the plan, and what each queue's share is.
+    """One cycle: where every task was, where it is by the plan, and each queue's share.
 
-    `cycle` counts from 1. `fair_shares` are sums over node pools; a resource without a quota has
-    None. Memory is in the scenario's unit. `took_us` is what the decision alone took.
+    `cycle` counts from 1. `fair_shares` are sums over node pools; None for a resource without a
+    quota. Memory is in the scenario's unit. `took_us` is the time of the decision alone.
     """
 
     cycle: int
@@ -28,14 +28,14 @@ class Outcome:
     took_us: int = 0
 
     def changed(self) -> Iterable[tuple[str, Place, Place]]:
-        """The tasks about which something was decided: (id, before, after)."""
+        """The tasks that the decision changed: (id, before, after)."""
         for id_, place in self.after.items():
             if place is not self.before[id_]:
                 yield id_, self.before[id_], place
 
 
 def read_plan(world: World, plan: Plan, cycle: int) -> Outcome:
-    """What the plan makes of the world as it is."""
+    """The outcome of the plan in the current world."""
     before = world.places()
     after = dict(before)
     for admission in plan.admissions:
@@ -56,7 +56,7 @@ def read_plan(world: World, plan: Plan, cycle: int) -> Outcome:
 
 
 def decision(case: Case, world: World, outcome: Outcome) -> dict[str, Any]:
-    """The outcome as one line of decisions, in the words of the format."""
+    """The outcome as one line of decisions, in the terms of the format."""
     shares = {
         queue: {
             "gpuMilli": gpu,
@@ -118,7 +118,7 @@ def _sums(pools: list[tuple[Amounts, Amounts]]) -> tuple[int | None, int | None,
 
 
 def by_card(places: Mapping[str, Place]) -> dict[tuple[str, int], list[tuple[str, Place]]]:
-    """Tasks on each card (node, index), in the places they hold or are leaving."""
+    """Tasks on each card (node, index), with the places that they hold or are leaving."""
     found: dict[tuple[str, int], list[tuple[str, Place]]] = {}
     for id_, place in places.items():
         for card in place.cards:

@@ -1,7 +1,7 @@
-"""What queues used in the past, for the weights of queues in a run in which time passes.
+"""Past use of queues, for their weights in a run in which time passes.
 
-Where any queue of a file says what it used, that is its part of an endless past, and what is held
-since fades it out. Where none does, the past begins with the file, as it does on a new cluster.
+If any queue of the file states its past use, that is its part of an endless past, which fades with
+new allocations. If none does, the past begins with the file, as on a new cluster.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from extender.scenario.cluster import Cluster
 from extender.state.model import NOTHING, Amounts, QueueView
 
 _PPM: Final = 1_000_000
-#: Half-lives after which an account stands where it would for ever.
+#: Half-lives after which an account has converged.
 _ENDLESS: Final = 128
 
 #: (queue, node pool)
@@ -22,7 +22,7 @@ _Key = tuple[str, str]
 
 @dataclass(slots=True)
 class UsageAccounts:
-    """Accounts of queues, and of what each node pool had, in amounts times seconds."""
+    """Accounts of queues, and of each node pool's capacity, in amounts times seconds."""
 
     half_life_s: int
     is_counted: bool
@@ -33,7 +33,7 @@ class UsageAccounts:
 
     @classmethod
     def of(cls, cluster: Cluster) -> "UsageAccounts":
-        """The accounts as the file has them."""
+        """The accounts at the start of the file."""
         settings = cluster.case.settings
         past = cls(
             half_life_s=int(settings.usage_half_life),
@@ -58,7 +58,7 @@ class UsageAccounts:
         return past
 
     def add(self, held: Mapping[tuple[str, str, int], int], seconds: int) -> None:
-        """So much was held, by queue, node pool and resource, for so long."""
+        """Add allocations, by queue, node pool and resource, over `seconds`."""
         self._is_fresh = False
         for pool, amounts in self.capacity.items():
             had = self._had.get(pool, NOTHING)
@@ -69,7 +69,7 @@ class UsageAccounts:
             self._used[queue, pool] = advance(used, (gpu, cpu, memory), seconds, self.half_life_s)
 
     def views(self, queues: dict[str, QueueView]) -> dict[str, QueueView]:
-        """The queues with what they used until now."""
+        """The queues with their use up to now."""
         if self._is_fresh:
             return queues
         return {name: self._with_past(view) for name, view in queues.items()}
@@ -87,7 +87,7 @@ class UsageAccounts:
 
 
 def _capacity(cluster: Cluster) -> dict[str, Amounts]:
-    """What the ready nodes of each pool have."""
+    """The capacity of each pool's ready nodes."""
     nodes, sums = cluster.free, {pool: [0, 0, 0] for pool in cluster.pools}
     for ix, pool in enumerate(nodes.pool):
         if pool in sums and nodes.is_ready[ix]:

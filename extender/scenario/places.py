@@ -1,4 +1,4 @@
-"""Where a task is: one value for what a file says, what is decided, and what is written out."""
+"""The place of a task: one type for files, decisions, and output."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from extender.scenario.model.values import Status
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """What one task is and holds; `from_node` and `from_cards` are what a moved one leaves."""
+    """A task's status and cards; `from_node` and `from_cards` are what a moved task is leaving."""
 
     status: Status = "pending"
     node: str = ""
@@ -18,17 +18,17 @@ class Place:
 
     @property
     def is_moved(self) -> bool:
-        """Whether it leaves one node and has its next one already."""
+        """Whether the task is leaving one node for another that it already has."""
         return bool(self.from_node)
 
     @property
     def has_now(self) -> bool:
-        """Whether it holds its place in this cycle: it runs there, or is yet to leave."""
+        """Whether it holds its cards in this cycle: it runs there, or is terminating."""
         return self.status in ("bound", "running", "evicted")
 
     @property
     def has_later(self) -> bool:
-        """Whether it holds its place once all that leave have left."""
+        """Whether it holds its cards after all terminating tasks have ended."""
         return self.status in ("bound", "running", "nominated")
 
 

@@ -1,4 +1,4 @@
-"""A scenario file as values that JSON and YAML can say."""
+"""A scenario file as plain values for JSON and YAML."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 
 def without_defaults(struct: msgspec.Struct) -> Any:
-    """The struct as values, with what has its default left out, so that people can read it."""
+    """The struct as plain values, without defaults, for readability."""
     found: dict[str, Any] = {}
     for each in msgspec.structs.fields(struct):
         value = getattr(struct, each.name)

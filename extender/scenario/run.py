@@ -1,4 +1,4 @@
-"""Running a case: cycles, settling between them, and the comparison with what it expects."""
+"""Runs a case: cycles, settling between them, and the comparison with its expectations."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,21 +17,21 @@ from extender.scenario.outcome import Outcome, decision, read_plan
 from extender.scenario.snapshot import settings_now, take_snapshot
 from extender.scenario.world import World
 
-#: Nanoseconds of a clock that only goes forward.
+#: A monotonic clock in nanoseconds.
 Clock = Callable[[], int]
-#: Takes one line of decisions.
+#: Writes one line of decisions.
 Write = Callable[[dict[str, Any]], None]
 Result = Literal["passed", "failed", "skipped"]
-#: Says in sentences what is wrong with a decided cycle, given the world before the cycle, its
-#: outcome, and the outcome of the cycle before if nothing changed between the two.
+#: Returns sentences about errors in a decided cycle, given the world before the cycle, its outcome,
+#: and the outcome of the cycle before if nothing changed between the two.
 Judge = Callable[[World, Outcome, Outcome | None], Iterable[str]]
 
 
 @dataclass(slots=True)
 class Report:
-    """How one case came out: `reasons` says why it failed or was skipped, in sentences.
+    """The result of one case: `reasons` are sentences on why it failed or was skipped.
 
-    `is_unusable`: it contradicts itself.
+    `is_unusable`: the case contradicts itself.
     """
 
     id: str
@@ -43,12 +43,10 @@ class Report:
 def run_case(
     case: Case, clock: Clock, write: Write | None = None, judge: Judge | None = None
 ) -> Report:
-    """Run the case and compare it with what it expects.
+    """Run the case and compare it with its expectations.
 
-    `write` is given the decisions of each cycle. What `judge` says of a cycle fails the case, too.
-
-    A case that contradicts itself has failed, and so has one on which deciding breaks: that is
-    its result, and the other cases have theirs.
+    `write` gets the decisions of each cycle. Findings of `judge` also fail the case. A case that
+    contradicts itself, or on which deciding breaks, has failed; other cases are not affected.
     """
     if case.is_out_of_format:
         return Report(case.id, "skipped", ["it needs what the format cannot say"])
@@ -67,7 +65,7 @@ def run_case(
 
 
 def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
-    """Decide once on the world as it is; nothing in it changes."""
+    """Decide once on the current world, without changing it."""
     snapshot = take_snapshot(world)
     settings = settings_now(world)
     started = clock()
@@ -79,7 +77,7 @@ def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
 
 
 def take_step(world: World, outcome: Outcome, step: Step) -> None:
-    """Settle what the cycle decided, let time pass, then end, change and add jobs."""
+    """Settle the cycle's decision, let time pass, then end, change and add jobs."""
     world.deadlines.note(outcome.plan, world.now_s)
     world.settle(outcome.after)
     pass_time(world, world.whole_seconds(step.after))
@@ -91,8 +89,8 @@ def take_step(world: World, outcome: Outcome, step: Step) -> None:
 
 @dataclass(slots=True)
 class _Run:
-    """One case on its way. `cycle` is the last one that was decided, `last` what came of it,
-    unless jobs were added or dropped since."""
+    """The run of one case. `cycle` is the last decided cycle, `last` its outcome, unless jobs were
+    added or dropped since."""
 
     case: Case
     clock: Clock
@@ -141,8 +139,7 @@ class _Run:
 
 
 def stories(case: Case, clock: Clock) -> Iterator[Story]:
-    """What happens in each cycle of the case, in sentences; raises ScenarioError, also where
-    deciding breaks."""
+    """The story of each cycle of the case; raises ScenarioError, also if deciding breaks."""
     try:
         yield from _stories(case, clock)
     except ScenarioError:
@@ -167,14 +164,14 @@ def _stories(case: Case, clock: Clock) -> Iterator[Story]:
 
 
 def _world_of(case: Case) -> World:
-    """The case as it is at its start; raises ScenarioError where it contradicts itself."""
+    """The case's initial world; raises ScenarioError if it contradicts itself."""
     if case.steps and not case.rounds.is_single:
         raise ScenarioError(f"{case.id}: steps need rounds of {{until: 1, after: 0}}")
     return World.of(case)
 
 
 def _broken_deciding(error: Exception) -> str:
-    """A bug in one sentence: what, and where."""
+    """A sentence about a bug: what, and where."""
     frame = extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
     return f"deciding broke in {where}: {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""A scenario as a snapshot, which is what a cycle decides on."""
+"""Takes a snapshot of a scenario, the input of a cycle."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from extender.state.trees import is_satisfied
 
 
 def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
-    """The world as it is now; reversed, whatever has no order is listed the other way round."""
+    """The current world; `is_reversed` lists everything without an order in reverse."""
     created = world.created_at()
     jobs = [job for job in world.jobs.values() if job.tasks]
     if is_reversed:
@@ -40,7 +40,7 @@ def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
 
 
 def allowed_now(world: World) -> dict[str, int]:
-    """How many more tasks each budget lets go."""
+    """How many more disruptions each budget allows."""
     found = {}
     for budget in world.cluster.case.budgets:
         jobs = (job for job in world.jobs.values() if covers(budget, job.spec))
@@ -50,12 +50,12 @@ def allowed_now(world: World) -> dict[str, int]:
 
 
 def settings_now(world: World) -> Settings:
-    """What a cycle does now: as the case says, and since when its budgets hold back."""
+    """The settings of a cycle now: the case's, and since when budgets delay evictions."""
     return replace(settings_of(world.cluster.case), held_since=world.deadlines.since())
 
 
 def settings_of(case: Case) -> Settings:
-    """What the case says that a cycle does."""
+    """The case's settings for a cycle."""
     given = case.settings
     return Settings(
         stages=tuple(given.stages),
@@ -66,7 +66,7 @@ def settings_of(case: Case) -> Settings:
 
 
 def view_of(job: RunJob, created_at: int, *, is_reversed: bool = False) -> WorkloadView:
-    """The job as a workload, with its pods as they are."""
+    """The job as a workload, with its current pods."""
     spec = job.spec
     pods = tuple(task.as_pod() for task in job.tasks)
     return WorkloadView(
@@ -96,7 +96,7 @@ def view_of(job: RunJob, created_at: int, *, is_reversed: bool = False) -> Workl
 
 
 def stale_since(job: RunJob) -> int | None:
-    """When the job fell below its minimum, by its file; None while it is not below."""
+    """When the job fell below its minimum, by its file; None if it is not below."""
     held = [task for task in job.tasks if task.place.status in ("running", "bound")]
     if job.spec.stale is None or not held:
         return None
@@ -111,7 +111,7 @@ def _grace_of(job: RunJob) -> int | None:
 
 
 def _hold(world: World, table: NodeTable) -> None:
-    """Take from the table what every task holds or is promised."""
+    """Take the cards that tasks hold or are nominated for from the table."""
     for task in world.tasks.values():
         place = task.held
         if place.node:

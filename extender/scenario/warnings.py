@@ -1,7 +1,7 @@
-"""What a case says that is accepted, and may not be what was meant.
+"""Warnings about valid fields of a case that may not be meant.
 
-A cluster may say it too: work names a queue or a topology that is not there, and waits; a field
-says nothing. One sentence each, with its place in the file.
+A cluster accepts them too: a workload names a missing queue or topology, and waits; a field has no
+effect. One sentence each, with its place in the file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,13 @@ from extender.scenario.faults import jobs_of
 from extender.scenario.model.case import Case
 from extender.scenario.model.jobs import Budget, Group, Job, Nearness, Task
 
-#: Names that a note lists, before it says how many more there are.
+#: Names that a warning lists before it counts the others.
 _MOST_LISTED: Final = 8
 
 
 @dataclass(slots=True, frozen=True)
 class _Names:
-    """What jobs may name. Projects are the queues that have none below them; topologies have the
+    """The names that jobs may use. Projects are the queues without children; topologies have the
     labels of their levels."""
 
     projects: dict[str, None]
@@ -29,7 +29,7 @@ class _Names:
 
     @classmethod
     def of(cls, case: Case) -> "_Names":
-        """The names of the case."""
+        """The names in the case."""
         departments = {queue.parent for queue in case.queues if queue.parent}
         projects = [queue.name for queue in case.queues if queue.name not in departments]
         levels = {each.name: [level.label for level in each.levels] for each in case.topologies}
@@ -44,7 +44,7 @@ class _Names:
 
 
 def warnings_on(case: Case) -> Iterator[str]:
-    """One sentence for each."""
+    """One sentence for each warning."""
     for at, node in enumerate(case.nodes):
         if node.numa:
             yield f"nodes[{at}].numa: says nothing: what is decided does not look at NUMA zones"
@@ -115,7 +115,7 @@ def _on_nearness(names: _Names, place: str, near: Nearness) -> Iterator[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The names that there are."""
+    """The existing names."""
     found = list(names)
     more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return ", ".join(found[:_MOST_LISTED]) + more if found else "none"

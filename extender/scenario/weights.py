@@ -1,7 +1,7 @@
-"""Weights of queues over quota, as integers: those that a file gives, and those it leaves out.
+"""Over-quota weights of queues as integers: stated ones, and defaults.
 
-A department's weight is its quota by default, a project's is 1. Where `overQuotaWeights` is off,
-every queue's weight is its quota, as in a node pool of a cluster with them disabled.
+A department's default weight is its quota, a project's is 1. If `overQuotaWeights` is off, every
+queue's weight is its quota, as in a cluster's node pool with weights disabled.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ _GIB = 1 << 30
 
 @dataclass(slots=True, frozen=True)
 class Weights:
-    """How weights of one case are read. `one` is weight 1 by resource, in the same integers as
-    quotas that are weights; all weights of the case are whole in them."""
+    """Converts the weights of one case. `one` is weight 1 by resource, in the same integers as
+    quotas that are weights; in this scale all weights of the case are whole."""
 
     case: Case
     one: tuple[int, int, int]
@@ -31,7 +31,7 @@ class Weights:
 
     @classmethod
     def of(cls, case: Case, memory: Callable[[Amount], int]) -> "Weights":
-        """The weights of the case; `memory` reads amounts of memory in its unit."""
+        """The weights of the case; `memory` converts amounts of memory to its unit."""
         parents = frozenset(queue.parent for queue in case.queues if queue.parent)
         quotas_count = not case.settings.over_quota_weights or bool(parents)
         one = (1000, 1000, memory(_GIB)) if quotas_count else (1, 1, 1)
@@ -39,7 +39,7 @@ class Weights:
         return cls(case, one, (gpu, cpu, mem), parents)
 
     def weight(self, queue: Queue, at: int, figures: Figures, quota: int) -> int:
-        """The queue's weight for one resource, of which it has this quota in integers."""
+        """The queue's weight for one resource, given its quota of that resource as an integer."""
         if not self._is_by_quota(queue, figures):
             stated = 1 if figures.weight is UNSET else figures.weight
             return int(amounts.fraction(stated) * self.scale[at]) * self.one[at]
@@ -49,8 +49,7 @@ class Weights:
         return self.scale[at] * (self.one[at] if is_on else 1)
 
     def is_behind(self, queue: Queue, pool: str) -> bool:
-        """Whether the department has no GPU quota where others beside it have: then it has a part
-        of what these leave."""
+        """Whether the department has no GPU quota while a sibling has one: it gets what is left."""
         if queue.name not in self.parents or not self._is_by_quota(
             queue, figures_of(queue, GPU, pool)
         ):
@@ -66,7 +65,7 @@ class Weights:
 
 
 def figures_of(queue: Queue, at: int, pool: str) -> Figures:
-    """The queue's figures of one resource in a node pool: those given for it, else its own."""
+    """The queue's figures of one resource in a node pool: those for the pool, else its own."""
     given = queue.pools.get(pool, QueuePool())
     of_pool, own = (
         (each.gpu, each.cpu, each.memory)[at]
@@ -90,7 +89,7 @@ def month_of_queue(queue: Queue, pool: str) -> MonthHours | None:
 
 
 def quota_of(figures: Figures, at: int) -> Limit:
-    """The quota of one resource: by default no GPUs, and as much of the others as there is."""
+    """The quota of one resource: by default no GPUs, and unlimited CPU and memory."""
     if figures.quota is UNSET:
         return 0 if at == GPU else None
     return figures.quota

@@ -1,6 +1,6 @@
-"""The changing half of a scenario: its jobs, and where each of their tasks is.
+"""The changing part of a scenario: its jobs, and the place of each task.
 
-A `World` holds a `Place` for every task and settles what a cycle decided. Rounds take no time; it
+A `World` holds a `Place` for every task and settles what a cycle decided. Rounds take no time; time
 passes between steps, and in a simulation.
 """
 
@@ -28,7 +28,7 @@ from extender.scenario.places import PENDING, Place
 from extender.state.model import Amounts, GroupView, PodState, PodView
 
 NOW_S = 1_000_000_000
-#: Seconds between two jobs that do not say how old they are.
+#: Difference in age, in seconds, between two jobs without a stated age.
 _AGE_STEP_S = 60
 _POD_STATES: dict[Status, PodState] = {
     "pending": "gated",
@@ -41,11 +41,11 @@ _POD_STATES: dict[Status, PodState] = {
 
 @dataclass(slots=True)
 class RunTask:
-    """One pod. `id` is `job/task`, with a number behind where the file repeats the task.
+    """One pod. `id` is `job/task`, with a number appended if the file repeats the task.
 
-    `view` is the pod as it waits; `started_at` is 0 while it does not run, `waits_since` is when it
-    was made. `promise` is the place that the last cycle nominated it for: the pod waits again, and
-    its place is kept.
+    `view` is the pending pod; `started_at` is 0 while it does not run, `waits_since` is when it was
+    created. `promise` is the place for which the last cycle nominated it: the pod is pending again,
+    and its place is kept.
     """
 
     id: str
@@ -57,16 +57,16 @@ class RunTask:
 
     @property
     def demand(self) -> Demand:
-        """What it asks for."""
+        """Its request."""
         return self.view.demand
 
     @property
     def held(self) -> Place:
-        """Its place, or the one that is kept for it."""
+        """Its place, or the one for which it is nominated."""
         return self.promise or self.place
 
     def as_pod(self) -> PodView:
-        """The pod as it is now."""
+        """The pod in its current state."""
         place = self.held
         if place.status == "pending":
             return self.view
@@ -83,8 +83,8 @@ class RunTask:
 
 @dataclass(slots=True)
 class RunJob:
-    """A workload. Unix seconds: it was made at `made_s`, by what the file says of its age or by its
-    position in the list, and it is in the world since `came_s`."""
+    """A workload. Unix seconds: it was created at `made_s`, by its stated age or its position in
+    the list, and it is in the world since `came_s`."""
 
     spec: Job
     tree: GroupView
@@ -95,19 +95,19 @@ class RunJob:
 
     @property
     def key(self) -> str:
-        """Key of its workload in a snapshot."""
+        """The key of its workload in a snapshot."""
         return f"{self.spec.namespace}/{self.spec.name}"
 
     @property
     def waits_since(self) -> int:
-        """When the first of its pods that wait was made; where none waits, when the job was."""
+        """When its oldest pending pod was created; without one, when the job was."""
         waiting = (task.waits_since for task in self.tasks if task.place.status == "pending")
         return min(waiting, default=self.made_s)
 
 
 @dataclass(slots=True)
 class World:
-    """All jobs that exist, in the order of the file. A task's id is also the uid of its pod."""
+    """All existing jobs, in the order of the file. A task's id is also the uid of its pod."""
 
     cluster: Cluster
     jobs: dict[str, RunJob] = field(default_factory=dict)
@@ -127,25 +127,24 @@ class World:
 
     @classmethod
     def of(cls, case: Case) -> "World":
-        """The case as it is at its start; raises ScenarioError where it contradicts itself."""
+        """The case's initial world; raises ScenarioError if it contradicts itself."""
         world = cls(Cluster.of(case))
         n_jobs = len(case.jobs)
         world._add(case.jobs, [_AGE_STEP_S * (n_jobs - at) for at in range(n_jobs)])
         return world
 
     def add(self, jobs: list[Job]) -> None:
-        """Append jobs, each younger than all before it unless it says how old it is."""
+        """Append jobs, each younger than all before it unless its age is stated."""
         self._add(jobs, [0] * len(jobs))
 
     def whole_seconds(self, seconds: float) -> int:
-        """So many seconds pass, to the millisecond: the whole ones, with what was left over
-        before."""
+        """The whole seconds of `seconds` and the remainder of earlier calls, to the millisecond."""
         self._part_ms += round(seconds * 1000)
         whole, self._part_ms = divmod(self._part_ms, 1000)
         return whole
 
     def finish(self, names: Iterable[str]) -> None:
-        """Drop jobs with all they hold; raises ScenarioError for one that does not exist."""
+        """Remove jobs with all they hold; raises ScenarioError for one that does not exist."""
         for name in names:
             job = self.jobs.pop(name, None)
             if job is None:
@@ -154,7 +153,7 @@ class World:
                 del self.tasks[task.id]
 
     def change(self, name: str, change: Change) -> None:
-        """Change fields of a job; raises ScenarioError where it does not exist."""
+        """Change fields of a job; raises ScenarioError if it does not exist."""
         job = self.jobs.get(name)
         if job is None:
             raise ScenarioError(f"{self.cluster.case.id}: set: there is no job {name}")
@@ -165,7 +164,7 @@ class World:
             task.view = fresh[task.id]
 
     def drop_task(self, id_: str) -> None:
-        """A task has ended; a job without tasks is gone."""
+        """Remove a finished task, and its job if it was the last one."""
         name, _, _ = id_.partition("/")
         task, job = self.tasks.pop(id_), self.jobs[name]
         job.tasks.remove(task)
@@ -173,14 +172,14 @@ class World:
             del self.jobs[name]
 
     def places(self) -> dict[str, Place]:
-        """Where every task is, by its id."""
+        """The place of every task, by its id."""
         return {task.id: task.place for task in self.tasks.values()}
 
     def settle(self, after: Mapping[str, Place]) -> None:
-        """Take over what a cycle decided: bound runs, nominated and evicted wait again.
+        """Apply a cycle's decision: bound tasks run, nominated and evicted ones are pending again.
 
-        An evicted task of a deleted job is gone; one that was moved is not. What leaves is made
-        again, and waits from now on.
+        An evicted task of a deleted job is removed; a moved one is not. Victims are created again,
+        and are pending from now on.
         """
         gone = []
         for job in self.jobs.values():
@@ -205,9 +204,9 @@ class World:
                 gone = []
 
     def created_at(self) -> dict[str, int]:
-        """Unix seconds at which each job was made, by its name: no two the same.
+        """Unix seconds at which each job was created, by its name; all distinct.
 
-        Jobs of equal age are told apart by their order, the first a second older than the next.
+        Jobs of equal age are ordered by position, each one second older than the next.
         """
         jobs = list(self.jobs.values())
         order = sorted(range(len(jobs)), key=lambda at: (-jobs[at].made_s, -at))
@@ -265,7 +264,7 @@ class World:
         return self.cluster.pools_of(job.node_pools, job.queue)
 
     def _tasks_of(self, made: RunJob) -> Iterator[RunTask]:
-        """The job's pods as they wait; raises ScenarioError."""
+        """The job's pending pods; raises ScenarioError."""
         job = made.spec
         where = f"{self.cluster.case.id}: {job.name}"
         for task in job.tasks:
@@ -294,13 +293,13 @@ class World:
 
 
 def charge(task: RunTask, place: Place) -> Amounts:
-    """What a queue is charged for the task at this place."""
+    """The amounts charged to a queue for the task at this place."""
     milli = sum(card.milli for card in place.cards) + task.demand.counted_milli
     return milli, task.demand.cpu_milli, task.demand.memory_mib
 
 
 def task_names(task: Task) -> Iterator[str]:
-    """The name of the task, or of each of its pods where it is repeated."""
+    """The name of the task, or of each of its pods if it is repeated."""
     if task.n == 1:
         yield task.name
     else:

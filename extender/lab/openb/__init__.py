@@ -1,1 +1,1 @@
-"""The openb trace: placement only, beside the published results of the FGD paper."""
+"""The openb trace: placement only, compared with the published results of the FGD paper."""

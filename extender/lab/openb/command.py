@@ -1,6 +1,6 @@
 """`ballast replay openb`: allocation as pods fill a cluster, under one policy or all.
 
-The replay itself is `extender.lab.openb.replay`; here are the options and the table.
+The options and the table; the replay itself is `extender.lab.openb.replay`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ from extender.lab.openb.report import (
 _MOST_SEEDS: Final = 1000
 #: Seeds of the random numbers, one run each.
 SEEDS: Final = Span("seeds", 0, 2**31 - 1, _MOST_SEEDS)
-#: Characters that the table needs where output is no terminal.
+#: Width of the table in characters if the output is no terminal.
 _WIDE: Final = 120
 
 
@@ -84,7 +84,7 @@ def openb(
 def _replay_all(
     folder: Path, traces: Sequence[str], policies: Sequence[str], seeds: range
 ) -> Iterator[Run]:
-    """All runs, with a bar that shows how far they are."""
+    """All runs, with a progress bar."""
     cluster = load_cluster(folder)
     loaded = [load_trace(folder, name, cluster) for name in traces]
     with bar() as progress:

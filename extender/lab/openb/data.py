@@ -1,9 +1,9 @@
-"""The openb trace (Alibaba, cluster-trace-gpu-v2023) as its folder has it: nodes, pods, references.
+"""Reads the openb trace (Alibaba, cluster-trace-gpu-v2023) from a folder: nodes, pods, references.
 
 Files are CSV, plain or gzipped: `openb_node_list_gpu_node.csv`, `openb_pod_list_<trace>.csv` and,
-not required, `reference_alloc_by_seed.csv` with the published results. Cite Weng et al., "Beware
-of Fragmentation", USENIX ATC 2023. What is read is checked; what doesn't fit is a `DataError` that
-names the file and the line.
+optionally, `reference_alloc_by_seed.csv` with the published results. Cite Weng et al., "Beware of
+Fragmentation", USENIX ATC 2023. Input is checked; an invalid line raises a `DataError` that names
+the file and the line.
 """
 
 import csv
@@ -26,24 +26,24 @@ from extender.state.nodes import NodeFacts, NodeTable
 NODES: Final = "openb_node_list_gpu_node.csv"
 PODS: Final = "openb_pod_list_{}.csv"
 REFERENCE: Final = "reference_alloc_by_seed.csv"
-#: Percent of the cluster's GPUs that have been asked for when a replay ends.
+#: Percent of the cluster's GPUs that are requested when a replay ends.
 LAST_PERCENT: Final = 130
-#: Pods that a node of the reference simulator takes.
+#: Maximum pods per node in the reference simulator.
 _PODS_PER_NODE: Final = 1001
 _MOST_GPUS_PER_NODE: Final = 64
-#: Largest amount of CPU (milli) and memory (MiB) of anything.
+#: Largest accepted amount of CPU (milli) and memory (MiB).
 _MOST: Final = 10**8
-#: Typical pods are the most frequent kinds that hold this percentage of all pods.
+#: Typical pods are the most frequent kinds that together are this percentage of all pods.
 _TYPICAL_PERCENT: Final = 95
 
 
 class DataError(Exception):
-    """The folder does not hold what is needed; the message says where, and what is accepted."""
+    """The folder lacks required data; the message says where, and what is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """A kind of pod: what it asks for, and the card models it may use, as bits."""
+    """A kind of pod: its requests, and the card models it may use, as bits."""
 
     demand: Demand
     models: int
@@ -51,7 +51,7 @@ class PodKind:
 
 @dataclass(slots=True)
 class OpenbCluster:
-    """The nodes before anything arrives; `model_ix` (int32[n]) numbers their card models."""
+    """The nodes before any arrival; `model_ix` (int32[n]) numbers their card models."""
 
     nodes: NodeTable
     model_ix: "array[int]"
@@ -59,7 +59,7 @@ class OpenbCluster:
     total_milli: int
 
     def models_named(self, spec: str) -> int:
-        """The models of `A|B` as bits, all models for ""; names that no node has stand for none."""
+        """The models of `A|B` as bits, all models for ""; unknown names add none."""
         if not spec:
             return ALL_MODELS
         numbers = (self.model_names.get(name) for name in spec.split("|"))
@@ -70,7 +70,7 @@ class OpenbCluster:
 class OpenbTrace:
     """A pod list: `pods` are indices into `shapes` in the order of the pods' names.
 
-    `typical` are the kinds of pods that are to be expected.
+    `typical` are the expected kinds of pods.
     """
 
     name: str
@@ -87,7 +87,7 @@ def trace_names(folder: Path) -> list[str]:
 
 
 def load_cluster(folder: Path) -> OpenbCluster:
-    """The GPU nodes, with all their cards free."""
+    """The GPU nodes, with all cards free."""
     nodes, model_names = NodeTable(), dict[str, int]()
     model_ix, total = array("i"), 0
     for row in _rows(folder, NODES, ("sn", "cpu_milli", "memory_mib", "gpu", "model")):
@@ -115,7 +115,7 @@ def load_cluster(folder: Path) -> OpenbCluster:
 
 
 def load_trace(folder: Path, name: str, cluster: OpenbCluster) -> OpenbTrace:
-    """The pods of one list; which models they may use is told in the cluster's numbers."""
+    """The pods of one list; card models are numbered as in the cluster."""
     names = trace_names(folder)
     if name not in names:
         known = ", ".join(names) or f"none; files are named {PODS.format('<trace>')}[.gz]"
@@ -143,7 +143,7 @@ def load_reference(folder: Path) -> dict[tuple[str, str], dict[int, list[float]]
     """Published curves by (trace, policy in lower case) and seed; empty if the file is absent.
 
     Entry k of a curve, k = 0 to 130, is the allocation in % of all GPUs when k % of them had been
-    asked for.
+    requested.
     """
     if _find(folder, REFERENCE) is None:
         return {}
@@ -163,7 +163,7 @@ def load_reference(folder: Path) -> dict[tuple[str, str], dict[int, list[float]]
 def _typical(
     kinds: Mapping[tuple[int, int, int, str], int], cluster: OpenbCluster
 ) -> list[TypicalPod]:
-    """The most frequent kinds, until they hold 95 % of the pods; equal counts: the larger first."""
+    """The most frequent kinds, until they cover 95 % of the pods; ties: the larger first."""
     ranked = sorted(kinds.items(), key=lambda each: (each[1], each[0]), reverse=True)
     enough = _TYPICAL_PERCENT * sum(kinds.values())
     typical: list[TypicalPod] = []
@@ -178,7 +178,7 @@ def _typical(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of a file, which knows where it is."""
+    """One line of a file, with its position."""
 
     file: Path
     line: int
@@ -208,7 +208,7 @@ def _find(folder: Path, name: str) -> Path | None:
 
 
 def _rows(folder: Path, name: str, columns: Sequence[str]) -> Iterator[_Row]:
-    """The lines of the file; raises DataError when it is missing, broken or lacks a column."""
+    """The lines of the file; raises DataError if it is missing, broken or lacks a column."""
     file = _find(folder, name)
     if file is None:
         raise DataError(f"{folder}: no {name} or {name}.gz in this folder")

@@ -1,11 +1,11 @@
-"""The random numbers of Go's `math/rand`, as the published openb results drew them.
+"""The random numbers of Go's `math/rand`, with which the published openb results were drawn.
 
-With the same numbers the same pods arrive in the same order, and our curves can be held against the
-published ones seed by seed. Go's generator is an additive lagged Fibonacci one,
-s(n) = s(n-273) + s(n-607) modulo 2^64 (Mitchell and Reeds). Its register starts as the exclusive or
-of a seeded congruential sequence and of the register that such a generator has after 7.8e12 steps.
-Go's source lists those 607 numbers; here they are computed, by raising x to that power modulo the
-recurrence's characteristic polynomial, which takes about 0.1 s, once.
+With the same numbers the same pods arrive in the same order, so our curves can be compared with the
+published ones seed by seed. Go's generator is an additive lagged Fibonacci one, s(n) = s(n-273) +
+s(n-607) modulo 2^64 (Mitchell and Reeds). Its register starts as the exclusive or of a seeded
+congruential sequence and of the register that such a generator has after 7.8e12 steps. Go's source
+lists those 607 numbers; here they are computed once, by raising x to that power modulo the
+recurrence's characteristic polynomial, which takes about 0.1 s.
 """
 
 from collections.abc import MutableSequence
@@ -23,7 +23,7 @@ _SLOT: Final = 2 * 64 + 16
 
 
 class GoRandom:
-    """What `rand.New(rand.NewSource(seed))` gives in Go; the methods are named as there."""
+    """Go's `rand.New(rand.NewSource(seed))`, with the same method names."""
 
     def __init__(self, seed: int) -> None:
         register = [a ^ b for a, b in zip(_congruential(seed, 20, 40), _warmed_up(), strict=True)]
@@ -32,7 +32,8 @@ class GoRandom:
 
     def int63(self) -> int:
         """A number from 0 to 2^63 - 1."""
-        # `_past` is a ring: the oldest is at `_at`, the one of 273 steps ago 334 further on.
+        # `_past` is a ring: the oldest value is at `_at`, the one of 273 steps ago is 334 further
+        # on.
         at = self._at
         value = self._past[at] + self._past[(at + _LENGTH - _TAP) % _LENGTH] & _WORD
         self._past[at] = value
@@ -58,7 +59,7 @@ class GoRandom:
         return drawn
 
     def shuffle(self, items: MutableSequence[T]) -> None:
-        """Bring `items` into a random order; draws other numbers than `perm` does."""
+        """Shuffle `items`; uses other numbers than `perm`."""
         for at in range(len(items) - 1, 0, -1):
             other = self._below(at + 1)
             items[at], items[other] = items[other], items[at]

@@ -1,18 +1,18 @@
-"""Measures of typical pods that only the replays use: `frag`, and FGD's as it was published.
+"""Measures of typical pods that only the replays use: `frag`, and FGD's as published.
 
-**frag** (ours) asks three things more.
+**frag** (ours) differs in three points.
 
-1. How far does a node's CPU reach? To `left` comes what stays idle after as many pods m as fit, and
-   the mean of the two counts. So CPU-heavy pods go where CPU is plenty.
-2. What comes? A node needn't take the next pod, it takes one that suits it. So its fragmentation
-   is the least `left` of the next four pods, as expected over all draws of four typical pods.
-3. Which card models run short? A model costs ten points times its pressure, which is the typical
-   demand per free GPU that may serve it, as a multiple of the cluster's mean (`price_models`).
+1. CPU: `left` also counts what stays idle after as many pods m as fit, and the two counts are
+   averaged. So CPU-heavy pods go to nodes with plenty of CPU.
+2. Arrivals: a node need not take the next pod, but one that suits it. So its fragmentation is the
+   minimum `left` of the next four pods, in expectation over all draws of four typical pods.
+3. Scarce card models: a model costs ten points times its pressure, which is the typical demand per
+   free GPU that may serve it, relative to the cluster's mean (`price_models`).
 
-A point is 40 milli here, too. Memory is not part of it; it must fit, that is all.
+A point is 40 milli, as elsewhere. Memory is not part of the measure; it only has to fit.
 
-FGD's published simulator adds doubles, whose rounding decides where nothing changes; a replay that
-is held against it has to add as it does (`Published`, and the kernel of that name).
+FGD's published simulator adds doubles, whose rounding decides ties; a replay that is compared with
+it has to add as it does (`Published`, and the kernel of that name).
 """
 
 from array import array
@@ -26,9 +26,10 @@ from extender.kernels.typical import MOST_MODELS, Typical, TypicalPod, fgd_measu
 _MOST_CARDS: Final = 64
 _POINT_MILLI: Final = 40
 _DRAWS: Final = 4
-#: Weights of `frag` add up to this.
+#: The sum of all weights of `frag`.
 _TOTAL_WEIGHT: Final = 1 << 12
-#: Chances of `frag` are out of this: times 2 x 64 cards of 1000 milli they fit the kernel's int64.
+#: The denominator of the chances of `frag`: times 2 x 64 cards of 1000 milli they fit the kernel's
+#: int64.
 _CASES: Final = 1 << 24
 _POINTS_PER_MEAN_PRESSURE: Final = 10
 _PRECISION: Final = 1_000_000
@@ -36,7 +37,7 @@ _PRECISION: Final = 1_000_000
 
 @dataclass(slots=True)
 class Published:
-    """FGD's measure as its authors' simulator has it: columns as in Typical, rows as in Fragments.
+    """FGD's measure as in its authors' simulator: columns as in Typical, rows as in Fragments.
 
     `share` is each type's part of all typical pods; `waste` (float64[n]) is in milli.
     """
@@ -54,7 +55,7 @@ class Published:
 
 
 def published_measure(pods: Sequence[TypicalPod], n_pods: int, model_ix: "array[int]") -> Published:
-    """FGD's measure in doubles, when the pods are typical of `n_pods`.
+    """FGD's measure in doubles, if the pods are typical of `n_pods`.
 
     A share is divided twice, as in the published simulator: both divisions round.
     """
@@ -65,7 +66,7 @@ def published_measure(pods: Sequence[TypicalPod], n_pods: int, model_ix: "array[
 
 
 def frag_measure(pods: Sequence[TypicalPod]) -> Typical:
-    """The measure of frag; a score is a number of points of 40 milli, the same amount added."""
+    """The measure of frag; a score is a number of points of 40 milli, plus the same amount."""
     weighed = _scale(pods)
     chance = [rest**_DRAWS * _CASES // _TOTAL_WEIGHT**_DRAWS for rest in range(_TOTAL_WEIGHT + 1)]
     point = 2 * _CASES * _POINT_MILLI
@@ -75,11 +76,11 @@ def frag_measure(pods: Sequence[TypicalPod]) -> Typical:
 
 
 def price_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "array[int]":
-    """Points that a card of each model costs (int32[64]), by the free milli of each model.
+    """The price of a card of each model in points (int32[64]), by the free milli of each model.
 
-    The pressure on a model is the sum, over the typical pods that may use it, of the GPU they ask
-    for to the free GPU that they may use; the price is ten times its relation to the whole
-    cluster's. Where no pod names models, all models cost the same.
+    The pressure on a model is the sum, over the typical pods that may use it, of their requested
+    GPUs divided by the free GPUs that they may use; the price is ten times its ratio to the whole
+    cluster's pressure. If no pod names models, all models cost the same.
     """
     demand: dict[int, int] = {}
     for pod in pods:
@@ -99,7 +100,7 @@ def price_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "
 
 
 def _scale(pods: Sequence[TypicalPod]) -> list[TypicalPod]:
-    """The pods with weights that add up to `_TOTAL_WEIGHT`, by largest remainder; none with 0."""
+    """The pods with weights that sum to `_TOTAL_WEIGHT`, by largest remainder; without zeros."""
     total = sum(pod.weight for pod in pods)
     shares = [divmod(pod.weight * _TOTAL_WEIGHT, total) for pod in pods]
     short = _TOTAL_WEIGHT - sum(share for share, _ in shares)

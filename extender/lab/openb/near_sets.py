@@ -1,9 +1,9 @@
-"""`ballast replay near-sets`: how often pods of several cards get near ones, on openb's pods.
+"""`ballast replay near-sets`: how often multi-card pods get near cards, with openb's pods.
 
-openb says nothing of what is near inside its nodes. Here each node of eight cards has two sets of
-four and four pairs, each of four cards two pairs. Pods fill the cluster as in `ballast replay
-openb`, under our own policy; then as many come again, and before each a pod drawn at random leaves
-until there is room.
+openb has no topology within its nodes. Here each node of eight cards has two sets of four and four
+pairs, each of four cards two pairs. Pods fill the cluster as in `ballast replay openb`, under our
+own policy. Then as many pods arrive again, and before each a randomly drawn pod ends until there is
+room.
 """
 
 import random
@@ -38,27 +38,27 @@ _LABELS: Final = {
     8: {names.LABEL_CARDS_BY_NUMA: "0-3.4-7", names.LABEL_CARDS_BY_NVLINK: _PAIRS},
     4: {names.LABEL_CARDS_BY_NVLINK: "0-1.2-3"},
 }
-#: Cards of a pod, and the number of cards in the sets that hold it at best.
+#: Pod sizes in cards, which are also the sizes of the sets.
 SIZES: Final = (2, 4)
 
 
 @dataclass(slots=True)
 class Counts:
-    """Pods of a size on nodes with sets of that size: all, and those that have one of these."""
+    """Pods of a size on nodes with sets of that size: all, and those within one set."""
 
     pods: int = 0
     near: int = 0
 
     @property
     def percent(self) -> float:
-        """Of all pods, those that are near."""
+        """The percentage of near pods."""
         return 100 * self.near / self.pods if self.pods else 0.0
 
 
 class NearPolicy(FragPolicy):
-    """Our policy, with cards as the controller takes them; pods can leave again."""
+    """Our policy, with cards chosen as the controller does; pods can end."""
 
-    #: Whether nodes say which of their cards are near.
+    #: Whether the nodes' labels state which of their cards are near.
     are_known = True
 
     def __init__(self, start: Start) -> None:
@@ -70,7 +70,7 @@ class NearPolicy(FragPolicy):
         self.counts = {size: Counts() for size in SIZES}
 
     def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
-        """As the controller does, or as it does where the node says nothing."""
+        """As the controller does, with or without labels."""
         chosen = super().pick_cards(ix, shape)
         if self.card_of(ix, shape) < 0 and self.are_known:
             chosen = list(pick_near(self.nodes, ix, shape.demand, 0))
@@ -79,7 +79,7 @@ class NearPolicy(FragPolicy):
         return chosen
 
     def leave(self, rng: random.Random) -> None:
-        """One of the pods, each as likely, leaves."""
+        """End a random pod."""
         at = rng.randrange(len(self._placed))
         self._placed[at], self._placed[-1] = self._placed[-1], self._placed[at]
         ix, shape, cards = self._placed.pop()
@@ -99,7 +99,7 @@ class NearPolicy(FragPolicy):
 
 
 class UnknowingPolicy(NearPolicy):
-    """The same on nodes that say nothing."""
+    """The same on nodes without labels."""
 
     are_known = False
 
@@ -107,7 +107,7 @@ class UnknowingPolicy(NearPolicy):
 def fill_and_renew(
     cluster: OpenbCluster, trace: OpenbTrace, policy: type[NearPolicy], seed: int
 ) -> tuple[dict[int, Counts], dict[int, Counts]]:
-    """By cards of a pod: what was near while the cluster filled, and while pods came and left."""
+    """By pod size: near pods while the cluster filled, and while pods came and ended."""
     arrivals, order = draw(cluster, trace, seed)
     rng = random.Random(seed)  # noqa: S311 - a simulation, no secret
     filling = policy(Start(cluster, array("i", order), trace, rng))

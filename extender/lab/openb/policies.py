@@ -1,8 +1,8 @@
-"""The policies of the openb replay: given the next pod, which node and which cards it gets.
+"""The policies of the openb replay: each chooses a node and cards for the next pod.
 
-Six are those of the FGD paper (Weng et al., USENIX ATC 2023), by their published reference
-simulator; `frag` is ours, and `measures` tells its rule. All see the same: what the
-nodes have left, the pod, and which kinds of pods are typical. A pod that is placed stays.
+Six are those of the FGD paper (Weng et al., USENIX ATC 2023), from their published reference
+simulator; `frag` is ours (see `measures`). All get the same input: free resources of the nodes, the
+pod, and the typical kinds of pods. A placed pod stays.
 
 Pods only arrive, so between two pods of one shape few nodes change. The scores of each shape are
 kept, and only nodes that have changed since are scored again.
@@ -29,7 +29,7 @@ _BINPACK: Final = 0
 
 @dataclass(slots=True)
 class Start:
-    """What a policy begins with: an empty cluster, its nodes in the order that breaks ties."""
+    """The initial state of a policy: an empty cluster, and its nodes in tie-breaking order."""
 
     cluster: OpenbCluster
     order: "array[int]"
@@ -38,7 +38,7 @@ class Start:
 
 
 class Policy(ABC):
-    """A cluster that fills up, and the rule by which it does."""
+    """A cluster that fills up under one placement rule."""
 
     name: ClassVar[str]
 
@@ -49,7 +49,7 @@ class Policy(ABC):
         self._allowed: dict[int, array[int]] = {}
 
     def place(self, shape: PodKind) -> bool:
-        """Give a pod of `shape` its place for good; False if it fits nowhere."""
+        """Place a pod of `shape`; False if it fits on no node."""
         ix = self.choose(shape)
         if ix < 0:
             return False
@@ -61,10 +61,10 @@ class Policy(ABC):
 
     @abstractmethod
     def choose(self, shape: PodKind) -> int:
-        """The node that a pod of `shape` gets, or -1 if it fits nowhere."""
+        """The node for a pod of `shape`, or -1 if it fits on none."""
 
     def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
-        """The cards of node `ix` that it gets: the tightest that fit, the first of equals."""
+        """The cards of node `ix` for it: the tightest that fit, the first of equals."""
         return nodes.pick_cards(self.nodes.cards, ix, shape.demand, _BINPACK)
 
     def note(self, ix: int, shape: PodKind) -> None:  # noqa: B027 - most policies remember nothing
@@ -80,7 +80,7 @@ class Policy(ABC):
 
 
 class RandomPolicy(Policy):
-    """Any node that takes the pod, each as likely; and any of its cards that does."""
+    """A random node that fits the pod, and for a fraction a random card."""
 
     name = "random"
 
@@ -90,8 +90,8 @@ class RandomPolicy(Policy):
         self._feasible: dict[PodKind, array[int]] = {}
 
     def choose(self, shape: PodKind) -> int:
-        """Each node that takes the pod has the same chance."""
-        # What a node refuses once it refuses for ever, since nothing is ever given back.
+        """A random node of those that fit the pod."""
+        # A node that once did not fit a shape never will, since pods do not end.
         feasible = self._feasible.get(shape)
         if feasible is None:
             feasible = self._feasible[shape] = self.allowed(shape.models)[:]
@@ -105,7 +105,7 @@ class RandomPolicy(Policy):
         return -1
 
     def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
-        """For a fraction, each card that takes it has the same chance."""
+        """For a fraction, a random card of those that fit it."""
         demand = shape.demand
         if demand.devices != 1 or demand.milli == MILLI_PER_GPU:
             return super().pick_cards(ix, shape)
@@ -119,20 +119,20 @@ class ScoringPolicy(Policy):
     def __init__(self, start: Start) -> None:
         super().__init__(start)
         self._scores: dict[PodKind, Scores] = {}
-        #: Per set of models: the nodes that have changed, oldest first.
+        #: By set of models: the nodes that have changed, oldest first.
         self._changed: dict[int, array[int]] = {}
         self._seen: dict[PodKind, int] = {}
 
     @abstractmethod
     def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
-        """Bring the scores of the `stale` nodes up to date."""
+        """Update the scores of the `stale` nodes."""
 
     def price(self, shape: PodKind) -> "array[int]":
-        """Points that a node of each card model costs a pod of `shape`: int32[64]."""
+        """The price in points of each card model for a pod of `shape`: int32[64]."""
         return _NO_PRICE
 
     def choose(self, shape: PodKind) -> int:
-        """The node with the highest score less its price, the first of equals."""
+        """The node with the highest score minus its price, the first of equals."""
         everyone = self.allowed(shape.models)
         scores = self._scores_of(shape, everyone)
         return fragments.best_of(scores, everyone, self.model_ix, self.price(shape))
@@ -145,7 +145,7 @@ class ScoringPolicy(Policy):
                 changed.append(ix)
 
     def card_of(self, ix: int, shape: PodKind) -> int:
-        """The card that the score of node `ix` is for, or -1 where scores don't say."""
+        """The card that the score of node `ix` is for, or -1 if it is for none."""
         return self._scores[shape].card[ix]
 
     def _scores_of(self, shape: PodKind, everyone: "array[int]") -> Scores:
@@ -164,25 +164,25 @@ class ScoringPolicy(Policy):
 
 
 class _Measuring(ScoringPolicy):
-    """What a pod would do to fragmentation decides, of the node and of a fraction's card."""
+    """Chooses the node, and a fraction's card, by the effect on fragmentation."""
 
     @abstractmethod
     def measure_nodes(self, stale: "array[int]") -> None:
-        """Measure the fragmentation of these nodes anew."""
+        """Recompute the fragmentation of these nodes."""
 
     def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
-        """For a fraction, the card by which fragmentation falls most."""
+        """For a fraction, the card that reduces fragmentation most."""
         card = self.card_of(ix, shape)
         return [card] if card >= 0 else super().pick_cards(ix, shape)
 
     def note(self, ix: int, shape: PodKind) -> None:
-        """Measure the node anew."""
+        """Recompute the node's fragmentation."""
         super().note(ix, shape)
         self.measure_nodes(array("i", [ix]))
 
 
 class FgdPolicy(_Measuring):
-    """Fragmentation gradient descent, added up as the published simulator does."""
+    """Fragmentation gradient descent, with sums as in the published simulator."""
 
     name = "fgd"
 
@@ -197,12 +197,12 @@ class FgdPolicy(_Measuring):
         published.measure_nodes(self.nodes, self._published, stale)
 
     def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
-        """By the fall of fragmentation."""
+        """By the decrease of fragmentation."""
         published.score_nodes(self.nodes, self._published, demand, stale, scores)
 
 
 class FragPolicy(_Measuring):
-    """Our own; the rule is told in `measures`."""
+    """Our own policy; see `measures`."""
 
     name = "frag"
 
@@ -222,17 +222,17 @@ class FragPolicy(_Measuring):
         fragments.measure_nodes(self.nodes, self._fragments, stale)
 
     def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
-        """By the fall of fragmentation."""
+        """By the decrease of fragmentation."""
         fragments.score_nodes(self.nodes, self._fragments, demand, stale, scores)
 
     def price(self, shape: PodKind) -> "array[int]":
-        """Card models that run short are dear; work without GPUs pays nothing."""
+        """Scarce card models are expensive; pods without GPUs pay nothing."""
         if not shape.demand.wants_gpu:
             return _NO_PRICE
         return price_models(self._typical, self._free_milli)
 
     def note(self, ix: int, shape: PodKind) -> None:
-        """Count what the node's model has left, too."""
+        """Also update the free GPUs of the node's model."""
         super().note(ix, shape)
         self._free_milli[self.model_ix[ix]] -= shape.demand.total_milli
 
@@ -244,11 +244,11 @@ class _Baseline(ScoringPolicy):
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)
-        #: Kinds of pods on each node, as the kernel counts them: uint64[n].
+        #: Kinds of pods on each node, as bits for the kernel: uint64[n].
         self.tags = array("Q", [0]) * len(self.nodes)
 
     def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
-        """By the rule of the policy."""
+        """By the policy's rule."""
         baselines.score_nodes(self.nodes, self, demand, stale, scores)
 
     def note(self, ix: int, shape: PodKind) -> None:
@@ -260,7 +260,7 @@ class _Baseline(ScoringPolicy):
 
 
 class DotProductPolicy(_Baseline):
-    """The least product of what is free on the node and what the pod asks for (as in Tetris)."""
+    """The minimum dot product of the node's free resources and the pod's request (as in Tetris)."""
 
     name, rule = "dotprod", baselines.DOT_PRODUCT
 
@@ -278,7 +278,7 @@ class PackingPolicy(_Baseline):
 
 
 class BestFitPolicy(_Baseline):
-    """The least CPU and GPU left over."""
+    """The least CPU and GPU left."""
 
     name, rule = "bestfit", baselines.BEST_FIT
 

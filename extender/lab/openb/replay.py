@@ -1,9 +1,10 @@
-"""The openb replay: pods of a trace arrive at an empty cluster, and none ever leaves.
+"""The openb replay: pods of a trace arrive at an empty cluster, and none ever ends.
 
-Protocol (Weng et al., USENIX ATC 2023, and their simulator's experiments): the pods are shuffled;
-if they ask for less than 130 % of the cluster's GPUs, clones of pods drawn at random follow until
-the next would pass it, else random pods are left out. A pod that fits nowhere is dropped. Entry k
-of a curve is the mean allocation over the arrivals after which k % (rounded) have been asked for.
+Protocol (Weng et al., USENIX ATC 2023, and their simulator's experiments): the pods are shuffled.
+If they request less than 130 % of the cluster's GPUs, clones of randomly drawn pods follow until
+the next would exceed it; otherwise random pods are left out. A pod that fits on no node is dropped.
+Entry k of a curve is the mean allocation over the arrivals after which k % (rounded) have been
+requested.
 """
 
 import random
@@ -16,7 +17,7 @@ from extender.lab.openb.data import LAST_PERCENT, OpenbCluster, OpenbTrace
 from extender.lab.openb.gorandom import GoRandom
 from extender.lab.openb.policies import Policy, Start
 
-#: Watches of the reference simulator's scheduler, which share its random numbers.
+#: Watches of the reference simulator's scheduler, which use the same random numbers.
 _WATCHES: Final = 10
 #: The traces with published results.
 TRACES: Final = (
@@ -45,7 +46,7 @@ class Run:
 
 
 def replay_once(cluster: OpenbCluster, trace: OpenbTrace, policy: type[Policy], seed: int) -> Run:
-    """Replay the trace with one policy. All policies meet the same arrivals at the same seed."""
+    """Replay the trace with one policy. With the same seed, all policies get the same arrivals."""
     began_s = time.perf_counter()
     arrivals, order = draw(cluster, trace, seed)
     rng = random.Random(seed)  # noqa: S311 - a simulation, no secret
@@ -62,9 +63,9 @@ def replay_once(cluster: OpenbCluster, trace: OpenbTrace, policy: type[Policy], 
 
 
 def draw(cluster: OpenbCluster, trace: OpenbTrace, seed: int) -> tuple[list[int], "array[int]"]:
-    """The shapes of the pods as they arrive, and the nodes in the order that breaks ties.
+    """The shapes of the arriving pods, and the nodes in the order that breaks ties.
 
-    Drawn as the reference simulator does it, so seed for seed they are what it met.
+    Drawn as in the reference simulator, so each seed gives the same arrivals.
     """
     rng = GoRandom(seed)
     rng.int63()
@@ -78,12 +79,12 @@ def draw(cluster: OpenbCluster, trace: OpenbTrace, seed: int) -> tuple[list[int]
             asked -= demands[arrivals.pop(rng.intn(len(arrivals)))].total_milli
     elif 0 < asked < limit:
         clone = trace.pods[rng.intn(len(trace.pods))]
-        # One card of the next pod is looked at, not all of them.
+        # Only one card of the next pod is counted, as in the reference.
         while asked + demands[clone].milli <= limit:
             arrivals.append(clone)
             asked += demands[clone].total_milli
             clone = trace.pods[rng.intn(len(trace.pods))]
-    # Ten watches begin here, and each draws the time after which it is to begin anew.
+    # Ten watches start here, and each draws its restart time.
     for _ in range(_WATCHES):
         rng.int63()
     by_name = sorted(range(len(cluster.nodes)), key=cluster.nodes.cards.names.__getitem__)
@@ -92,7 +93,7 @@ def draw(cluster: OpenbCluster, trace: OpenbTrace, seed: int) -> tuple[list[int]
 
 
 class _Curve:
-    """The allocation over the arrived demand, by whole percents."""
+    """The allocation by arrived demand, in whole percent."""
 
     def __init__(self, total_milli: int) -> None:
         self._total = total_milli
@@ -101,17 +102,17 @@ class _Curve:
         self._counts = [0] * (LAST_PERCENT + 1)
 
     def count(self, milli: int, is_placed: bool) -> None:
-        """A pod that asks for `milli` in all has arrived."""
+        """Count an arrived pod that requests `milli` in total."""
         self._arrived += milli
         self._allocated += milli if is_placed else 0
         percent = (200 * self._arrived + self._total) // (2 * self._total)
-        # A last clone of several cards may go beyond the end.
+        # The last clone of several cards may exceed the end.
         if percent <= LAST_PERCENT:
             self._sums[percent] += self._allocated
             self._counts[percent] += 1
 
     def means(self) -> list[float]:
-        """Entries 0 to 130; a percent that no arrival fell on has the value of the one before."""
+        """Entries 0 to 130; a percent without arrivals has the previous value."""
         curve, value = [], 0.0
         for total, count in zip(self._sums, self._counts, strict=True):
             value = 100 * total / (count * self._total) if count else value

@@ -1,4 +1,4 @@
-"""What openb replays amount to: means over seeds beside the published ones, as JSON, as a chart."""
+"""Results of openb replays: means over seeds and the published ones, as JSON or a chart."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ class Figure:
     """Allocation at one percentage of arrived demand, in % of all GPUs, over the seeds.
 
     `sd` is the sample's standard deviation, None for one seed. `reference` is the published mean
-    over the same seeds, over all published ones if it lacks some of them, None if there is none.
+    over the same seeds, or over all published ones if some are missing; None if there is none.
     """
 
     at: int
@@ -32,7 +32,7 @@ class Figure:
 
     @property
     def difference(self) -> float | None:
-        """Points above the reference."""
+        """Percentage points above the reference."""
         return None if self.reference is None else self.mean - self.reference
 
 
@@ -48,7 +48,7 @@ class Summary:
 
 
 def summarise(runs: Iterable[Run], reference: Curves) -> list[Summary]:
-    """One summary for each trace and policy, in the order in which they first occur."""
+    """One summary for each trace and policy, in the order of their first run."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.trace, run.policy), []).append(run)
@@ -63,7 +63,7 @@ def summarise(runs: Iterable[Run], reference: Curves) -> list[Summary]:
 
 
 def overall(summaries: Sequence[Summary]) -> list[Summary]:
-    """The mean over the traces of each policy; nothing when there is only one trace."""
+    """The mean over the traces of each policy; empty for a single trace."""
     if len({each.trace for each in summaries}) < 2:
         return []
     by_policy: dict[str, list[Summary]] = {}

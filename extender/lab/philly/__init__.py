@@ -1,1 +1,1 @@
-"""The Philly trace: whole cycles over months, beside what its cluster did."""
+"""The Philly trace: whole cycles over months, compared with its cluster's record."""

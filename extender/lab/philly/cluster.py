@@ -1,7 +1,7 @@
-"""The cluster of a replay: nodes, what runs and what waits, as `decide` is shown them.
+"""The cluster of a replay: nodes, running and pending jobs, in the form that `decide` reads.
 
-Views are made when a job arrives and when it starts, and shared by all snapshots in between; of
-what waits, a snapshot gets only as much as could start in one cycle, which changes no decision.
+Views are created when a job arrives and when it starts, and shared by all snapshots in between. A
+snapshot gets only as many pending jobs as could start in one cycle, which changes no decision.
 """
 
 from bisect import bisect_left, insort
@@ -24,17 +24,17 @@ from extender.state.tally import Tally
 
 _NAMESPACE = "philly"
 _CARD_MIB = 24_576
-#: Demands by size, shared so that equal shapes are seen as equal at once.
+#: Demands by size, shared so that equal shapes are recognised quickly.
 _DEMANDS = {gpus: Demand(devices=gpus, milli=MILLI_PER_GPU) for gpus in range(1, GPUS_PER_NODE + 1)}
 
 Rank = tuple[int, int, int]
-#: What waits in one queue and wants the same number of GPUs.
+#: Pending jobs of one queue with the same number of GPUs.
 _LineKey = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A job that has arrived and has not finished. `running` is None while it waits."""
+    """A job that has arrived and has not finished. `running` is None while it is pending."""
 
     job: TraceJob
     rank: Rank
@@ -46,7 +46,7 @@ class Entry:
 class SimulatedCluster:
     """Changes through `arrive`, `start`, `stop`, `lift` with `settle`, and `finish`.
 
-    `snapshot` is what a cycle sees of it.
+    `snapshot` is the input of a cycle.
     """
 
     rule: ReplayRule
@@ -69,7 +69,7 @@ class SimulatedCluster:
         self._waiting = dict.fromkeys(self.part.quota_gpus, 0)
 
     def arrive(self, job: TraceJob) -> Entry:
-        """The job waits from now on."""
+        """Add a pending job."""
         rule = self.rule
         rank = (-rule.priority_of(job), job.submit_s, job.number)
         view = _waiting_view(job, rule, self.pace)
@@ -79,7 +79,7 @@ class SimulatedCluster:
         return entry
 
     def start(self, key: str, places: Places, now_s: int) -> Entry:
-        """All pods of a waiting job run where they were placed."""
+        """Start all pods of a pending job where they were placed."""
         entry = self.entries[key]
         assert entry.running is None, f"{key} runs already"
         self._settle(entry, entry.waiting.pods, places, now_s)
@@ -92,21 +92,21 @@ class SimulatedCluster:
         return entry
 
     def lift(self, key: str, places: Places) -> None:
-        """Those pods of a running job that get new places leave their old ones."""
+        """Release the cards of a running job's pods that are moved."""
         view = self._running[key]
         for pod in view.pods:
             if pod.uid in places:
                 self.nodes.give_back(self.nodes.cards.ix[pod.node], pod.demand, pod.cards)
 
     def settle(self, key: str, places: Places, now_s: int) -> Entry:
-        """The pods that were lifted run in their new places; the whole job starts again."""
+        """Start the lifted pods on their new nodes; the whole job restarts."""
         entry = self.entries[key]
         assert entry.running is not None, f"{key} does not run"
         self._settle(entry, entry.running.pods, places, now_s)
         return entry
 
     def stop(self, key: str, now_s: int) -> Entry:
-        """A running job waits again, from now on, and its cards are free."""
+        """Evict a running job: it is pending again, and its cards are free."""
         entry = self._vacate(key)
         entry.waiting = replace(entry.waiting, waits_since=self.rule.waits_since(now_s))
         self._tally.replace(None, entry.waiting)
@@ -114,19 +114,19 @@ class SimulatedCluster:
         return entry
 
     def finish(self, key: str) -> Entry:
-        """A running job is gone."""
+        """Remove a running job."""
         entry = self._vacate(key)
         del self.entries[key]
         return entry
 
     def snapshot(self, now_s: int) -> Snapshot:
-        """What one cycle decides on; costs one copy of the node table and of the running jobs."""
+        """The input of one cycle; costs a copy of the node table and of the running jobs."""
         self._n_unseen.clear()
         workloads = dict(self._running)
         candidates = {view.key: view for view in self._candidates()}
         workloads.update(candidates)
         tally = self._tally.copy()
-        # A job that is not shown is not looked at; what it asks for counts all the same.
+        # A job outside the snapshot is not considered, but its request counts.
         tally.waiting = set(candidates)
         return Snapshot(
             now_s=now_s,
@@ -138,9 +138,9 @@ class SimulatedCluster:
         )
 
     def has_blocked_no_larger(self, job: TraceJob) -> bool:
-        """Whether the last cycle left one waiting in the job's queue that wants no more than it.
+        """Whether the last cycle left a job pending in this job's queue that requests no more GPUs.
 
-        What had no place for that one has none for `job` either, until something is released.
+        If that job did not fit, neither does `job`, until something is released.
         """
         project = self.rule.project_of(job)
         return any(
@@ -151,8 +151,8 @@ class SimulatedCluster:
         )
 
     def next_patience_end(self, now_s: int) -> int | None:
-        """When the next job has waited for its preemption delay, of those that could be served
-        then: of those in one queue that want no less than one that has, none can."""
+        """When the next preemption delay ends, of jobs that could then start: no job can that
+        requests as many GPUs as a job of its queue whose delay has ended."""
         least: dict[str, int] = {}
         soon: list[tuple[int, str, int]] = []
         for view in self._candidates():
@@ -166,28 +166,27 @@ class SimulatedCluster:
         return min(ends, default=None)
 
     def has_room_for_one(self) -> bool:
-        """Whether some node has as many free cards as the smallest waiting pod wants."""
+        """Whether some node has enough free cards for the smallest pending pod."""
         sizes = [min(gpus, GPUS_PER_NODE) for (_, gpus), line in self._lines.items() if line]
         return bool(sizes) and max(self._free_cards()) >= min(sizes)
 
     def _free_cards(self) -> list[int]:
-        """How many cards each node has free."""
+        """The number of free cards of each node."""
         cards = self.nodes.cards
         return [cards.free_of(ix).count(MILLI_PER_GPU) for ix in range(len(cards))]
 
     def _candidates(self) -> Iterable[WorkloadView]:
-        """The first of each line, as many as could start in one cycle."""
+        """The first pending jobs of each size and queue, as many as could start in one cycle."""
         rooms = self._rooms()
         for (project, gpus), line in self._lines.items():
             for _, key in line[: rooms[project] // gpus + 1]:
                 yield self.entries[key].waiting
 
     def _rooms(self) -> dict[str, int]:
-        """At most so many GPUs can each queue be given in one cycle.
+        """An upper bound of the GPUs that each queue can get in one cycle.
 
-        It may be given what is free; by taking from others it may reach its fair share, which is at
-        most what they leave of the cluster: every other has the smaller of its quota and its
-        demand.
+        It may get the free ones. By reclaim it may reach its fair share, which is at most the rest
+        of the cluster: every other queue keeps the smaller of its quota and its demand.
         """
         quota, sure = self.part.quota_gpus, {}
         for project, gpus in quota.items():
@@ -208,7 +207,7 @@ class SimulatedCluster:
         self.n_waiting += 1
 
     def _settle(self, entry: Entry, pods: Sequence[PodView], places: Places, now_s: int) -> None:
-        """The job runs with these places and what its other pods had; overbooking is a bug."""
+        """Run the job with these places and its other pods' old ones; overbooking is a bug."""
         bound = []
         for pod in pods:
             placed = places.get(pod.uid)
@@ -249,7 +248,7 @@ class SimulatedCluster:
 
 
 def empty_nodes(n_nodes: int) -> NodeTable:
-    """Ready nodes with all their cards free."""
+    """Ready nodes with all cards free."""
     nodes = NodeTable()
     for number in range(n_nodes):
         _add_node(nodes, f"node-{number:04}")

@@ -30,7 +30,7 @@ _NAMES: Final = [rule.name for rule in RULES]
 _PRIVATE: Final = "private"
 _MOST_NODES: Final = 2000
 _MOST_SEEDS: Final = 100
-#: Characters that the widest table needs where output is no terminal.
+#: Width of the widest table in characters if the output is no terminal.
 _WIDE: Final = 170
 
 

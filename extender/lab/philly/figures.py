@@ -1,8 +1,8 @@
-"""The figures of a replay as the note defines them, and those that no peer publishes for itself.
+"""The figures of a replay as the note defines them, and some that other schedulers do not publish.
 
 Utilisation and deprivation are over the steady days, everything else over all jobs. Waiting is all
-the time in which a job was there and did not hold its GPUs, after a stop too. How a tenant would
-have fared alone is what the replay of private partitions says.
+the time after submission in which a job did not hold its GPUs, also after an eviction. The replay
+of private partitions shows how a tenant would have fared alone.
 """
 
 from collections import Counter
@@ -15,12 +15,13 @@ from msgspec import Struct
 from extender.lab.philly.replay import JobRecord, ReplayOutcome, Stop
 from extender.lab.philly.shares import Moment, moments
 
-#: A job is treated unfairly when it takes more than this much longer than in a private partition.
+#: A job is treated unfairly if it takes longer than this multiple of its time in a private
+#: partition.
 UNFAIR_RHO: Final = 1.05
-#: Tenants with fewer jobs say nothing about means; a minute more is not worse.
+#: Means of tenants with fewer jobs are ignored; up to a minute more is not worse.
 MIN_JOBS: Final = 100
 WORSE_S: Final = 60
-#: A job that is stopped or moved sooner after its start need not have been started.
+#: A job that is stopped or moved this soon after its start was started in vain.
 YOUNG_S: Final = 600
 #: A job that is stopped twice within this time is a repeat victim.
 REPEAT_S: Final = 3600
@@ -39,7 +40,7 @@ class TenantFigures(Struct):
 
     @property
     def is_worse(self) -> bool:
-        """Whether its jobs wait longer than in a partition of its own; few jobs don't count."""
+        """Whether its jobs wait longer than in a partition of its own; false with few jobs."""
         more_h = self.mean_wait_h - self.private_mean_wait_h
         return self.jobs >= MIN_JOBS and more_h * _HOUR > WORSE_S
 
@@ -47,11 +48,11 @@ class TenantFigures(Struct):
 class Figures(Struct):
     """One row of the comparison: shares in percent, waits in hours, GPU-hours.
 
-    `useful_pct` is allocation without what was lost; `rho` compares completion times with private
+    `useful_pct` is allocation without lost work; `rho` compares completion times with private
     partitions. A young victim had run for less than ten minutes, a repeat victim was stopped before
     in the same hour; ping-pong counts stops of a job for one that had been stopped for it. Jain's
-    index is over allocation / entitlement of the tenants that are entitled to anything (1: all have
-    the same part of it); `fairness_error_gpu_h` is what tenants lack of their fair shares, summed.
+    index is over allocation / entitlement of the tenants that are entitled to anything (1: all are
+    equal); `fairness_error_gpu_h` is the sum of what tenants lack of their fair shares.
     """
 
     rule: str
@@ -88,7 +89,7 @@ class Figures(Struct):
 
 
 def summarise(outcome: ReplayOutcome, private: ReplayOutcome) -> Figures:
-    """The figures of `outcome`, beside what the same trace does in private partitions."""
+    """The figures of `outcome`, compared with the same trace in private partitions."""
     trace, meter = outcome.trace, outcome.meter
     start_s, end_s = trace.steady_s
     capacity_gpu_s = trace.gpus * (end_s - start_s)
@@ -135,12 +136,12 @@ def summarise(outcome: ReplayOutcome, private: ReplayOutcome) -> Figures:
 
 
 def percentile(ascending: Sequence[float], percent: int) -> float:
-    """The smallest of the values that at least `percent` % of them do not exceed."""
+    """The smallest value that is at least as large as `percent` % of the values."""
     return ascending[max(0, -(-len(ascending) * percent // 100) - 1)]
 
 
 def jain_index(hour: Moment) -> float | None:
-    """How evenly entitlements are met, from 1 / tenants to 1; None where nothing is held."""
+    """How evenly entitlements are met, from 1 / tenants to 1; None if nothing is held."""
     parts = [held / due for held, due in zip(hour.held, hour.entitled, strict=True) if due]
     squares = sum(part * part for part in parts)
     return sum(parts) ** 2 / (len(parts) * squares) if squares else None
@@ -157,7 +158,7 @@ def count_repeats(stops: Iterable[Stop]) -> int:
 
 
 def count_ping_pongs(stops: Iterable[Stop]) -> int:
-    """Stops of a job for another that had itself been stopped for it. Moves stop no job."""
+    """Stops of a job for another that had been stopped for it. Moves do not count."""
     seen: Counter[tuple[str, str]] = Counter()
     n_found = 0
     for stop in stops:

@@ -1,4 +1,4 @@
-"""What is integrated while a replay runs: GPUs held, idle and owed, for every tenant.
+"""Integrals over a replay: GPUs held, idle and owed, for every tenant.
 
 All figures are whole GPUs and GPU-seconds, so a replay of the same trace gives the same integers.
 """
@@ -8,13 +8,13 @@ from typing import Final
 
 from extender.lab.philly.trace import WINDOW_START_S, PhillyTrace
 
-#: Allocation and demand of every tenant are noted at each full hour, for shares over time.
+#: Allocation and demand of every tenant are sampled at each full hour, for shares over time.
 SAMPLE_S: Final = 3600
 
 
 @dataclass(slots=True, frozen=True)
 class Sample:
-    """GPUs held and GPUs waited for by each tenant, in the order of the trace's quotas."""
+    """GPUs held and pending of each tenant, in the order of the trace's quotas."""
 
     at_s: int
     held: tuple[int, ...]
@@ -25,8 +25,8 @@ class Sample:
 class ReplayMeter:
     """Integrals up to `now_s`. `steady` figures are over the trace's steady days only.
 
-    Deprived is what a tenant holds less than the smaller of its quota and its demand; lost is what
-    was held for work that had to be done again, or to load it.
+    Deprived is how much less a tenant holds than the smaller of its quota and its demand; lost is
+    time held for work that was repeated, or for restarts.
     """
 
     trace: PhillyTrace
@@ -52,23 +52,23 @@ class ReplayMeter:
         self.steady_deprived_gpu_s = dict.fromkeys(tenants, 0)
 
     def demand_of(self, tenant: str) -> int:
-        """GPUs that the tenant holds or waits for."""
+        """GPUs that the tenant holds or requests."""
         return self._held[tenant] + self._waiting[tenant]
 
     def wait(self, tenant: str, gpus: int) -> None:
-        """The tenant waits for `gpus` more (negative: no longer)."""
+        """The tenant has `gpus` more pending (negative: fewer)."""
         self._waiting[tenant] += gpus
         self._n_waiting += gpus
         self._settle(tenant)
 
     def hold(self, tenant: str, gpus: int) -> None:
-        """The tenant holds `gpus` more (negative: has given them back)."""
+        """The tenant holds `gpus` more (negative: fewer)."""
         self._held[tenant] += gpus
         self._n_held += gpus
         self._settle(tenant)
 
     def advance(self, now_s: int) -> None:
-        """Everything stayed as it is until `now_s`."""
+        """Integrate the current state until `now_s`."""
         took_s = now_s - self.now_s
         if took_s == 0:
             return
@@ -81,7 +81,7 @@ class ReplayMeter:
         self.now_s = now_s
 
     def lose(self, gpu_s: int) -> None:
-        """So many GPU-seconds up to now turn out to have been for nothing."""
+        """Count GPU-seconds up to now as lost."""
         self.lost_gpu_s += gpu_s
         start_s, end_s = self.trace.steady_s
         if start_s <= self.now_s < end_s:

@@ -1,7 +1,7 @@
-"""What a plan means for the jobs of a replay: which stop, which move, which start where.
+"""Reads a plan as steps for the jobs of a replay: which stop, which move, which start where.
 
-The only module of the replay that reads a `Plan`. Victims leave at once here, so a place that was
-nominated until they are gone is as good as a reserved one.
+The only module of the replay that reads a `Plan`. Victims terminate at once here, so a nomination
+is as good as a reservation.
 """
 
 from dataclasses import dataclass, field
@@ -14,10 +14,11 @@ Places = dict[str, Placement]
 
 @dataclass(slots=True)
 class Steps:
-    """What to do, by workload key: all that stop or move leave their places before any is taken.
+    """The steps by workload key: stopped and moved jobs release their cards before any start.
 
-    `stops` and `moves` name the beneficiary (a key; empty: there is none); a job in `moves` goes on
-    with the new `places` of some or all of its pods, a job in `starts` begins with all of its own.
+    `stops` and `moves` name the beneficiary (a key; empty if there is none); a job in `moves`
+    continues with the new `places` of some or all of its pods, a job in `starts` starts with all of
+    its own.
     """
 
     stops: dict[str, str] = field(default_factory=dict)
@@ -27,12 +28,12 @@ class Steps:
 
     @property
     def has_victims(self) -> bool:
-        """Whether anything that runs is stopped or moved."""
+        """Whether any running job is stopped or moved."""
         return bool(self.stops or self.moves)
 
 
 def read_plan(plan: Plan) -> Steps:
-    """The steps of the plan. Jobs start and stop whole: that is asserted, every job is a gang."""
+    """The steps of the plan. Asserts that jobs start and stop whole, as every job is a gang."""
     steps = Steps()
     for move in plan.moves:
         steps.moves[move.workload] = move.beneficiary

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-#: What the project holds itself to: (bar, goal) by the name of the figure; less is better.
+#: The project's targets: (bar, goal) by the name of the figure; less is better.
 BARS: Final[dict[str, tuple[float, float]]] = {
     "idle_pending_pct": (0.5, 0.2),
     "deprived_gpu_h": (8000.0, 4000.0),
@@ -68,5 +68,5 @@ _BY_NODES: Final[dict[int, _Rows]] = {64: _OF_64, 80: _OF_80}
 
 
 def reference_for(rule: str, nodes: int) -> Reference | None:
-    """The note's row for the rule on so many nodes, where it has one."""
+    """The note's row for the rule with this many nodes, if it has one."""
     return _BY_NODES.get(nodes, {}).get(rule)

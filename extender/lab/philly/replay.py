@@ -1,8 +1,8 @@
-"""The event loop of a replay: jobs arrive and finish, and our own `decide` says what else happens.
+"""The event loop of a replay: jobs arrive and finish, and our own `decide` does the rest.
 
-A cycle runs as soon as something changed that could matter, but not before `Pace.cycle_s` have
-passed since the last one: so the live controller collects events too. Cycles that can't change
-anything are left out.
+A cycle runs as soon as a relevant change occurs, but not before `ReplayPace.cycle_s` have passed
+since the last one, as the live controller collects events too. Cycles that cannot change anything
+are left out.
 """
 
 import time
@@ -21,22 +21,22 @@ from extender.policy.decide import decide
 from extender.scenario.longrun.work import TaskProgress
 from extender.state.model import GPU
 
-#: Where time alone may end the safety of what runs, waiting jobs are looked at again after so long.
+#: Interval of cycles for pending jobs while time alone may make running jobs preemptible.
 _LOOK_AGAIN_S: Final = 60
 
-#: Called with how many jobs more have finished.
+#: Called with the number of newly finished jobs.
 Progress = Callable[[int], None]
 
 
 class DeadlockError(Exception):
-    """Jobs wait, nothing runs, and nothing else will happen: the one thing that must never be."""
+    """Jobs are pending, nothing runs, and no event remains: this must never happen."""
 
 
 @dataclass(slots=True)
 class Stop:
-    """A job was stopped: when, which, and for which other (keys), after it had run for `ran_s`.
+    """A job was stopped: when, which, for which beneficiary (keys), after it had run for `ran_s`.
 
-    `is_move`: it went on elsewhere at once.
+    `is_move`: it continued elsewhere at once.
     """
 
     at_s: int
@@ -48,7 +48,7 @@ class Stop:
 
 @dataclass(slots=True)
 class JobRecord:
-    """A job with what became of it."""
+    """A job and its progress."""
 
     job: TraceJob
     work: TaskProgress
@@ -56,7 +56,7 @@ class JobRecord:
 
     @property
     def wait_s(self) -> int:
-        """All the time that it was there and did not hold its GPUs."""
+        """All time since its submission in which it did not hold its GPUs."""
         return self.finished_s - self.job.submit_s - self.work.held_s
 
     @property
@@ -67,7 +67,7 @@ class JobRecord:
 
 @dataclass(slots=True)
 class ReplayOutcome:
-    """All that one replay leaves behind; `records` are in the order of the trace."""
+    """The results of one replay; `records` are in the order of the trace."""
 
     trace: PhillyTrace
     rule: ReplayRule
@@ -80,7 +80,8 @@ class ReplayOutcome:
 
 @dataclass(slots=True)
 class _Cell:
-    """A part of the cluster and when its next cycle is due. `is_released`: since the last one."""
+    """A part of the cluster and the time of its next cycle. `is_released`: resources were released
+    since the last one."""
 
     cluster: SimulatedCluster
     due_s: int | None = None
@@ -88,7 +89,7 @@ class _Cell:
     is_released: bool = False
 
     def ask_for_cycle(self, now_s: int, cycle_s: int) -> None:
-        """Something changed that a cycle may answer."""
+        """Schedule a cycle for a relevant change."""
         soonest_s = max(now_s, self.last_cycle_s + cycle_s)
         self.due_s = soonest_s if self.due_s is None else min(self.due_s, soonest_s)
 
@@ -140,7 +141,7 @@ class Replay:
         )
 
     def _next_s(self, arrival_s: int | None) -> int | None:
-        """When something happens next: an arrival, an end, a cycle; None: never again."""
+        """The next time of an arrival, an end or a cycle; None: no event remains."""
         times = [cell.due_s for cell in self._cells if cell.due_s is not None]
         if arrival_s is not None:
             times.append(arrival_s)
@@ -158,10 +159,10 @@ class Replay:
             cell.ask_for_cycle(now_s, self.pace.cycle_s)
 
     def _changes_nothing(self, cell: _Cell, job: TraceJob) -> bool:
-        """Whether the last cycle's answer holds for this job too.
+        """Whether the last cycle's result also applies to this job.
 
-        It does if one that wants no more was refused, and if fair shares stay: they do when its
-        queue wanted more than its share already.
+        It does if a job that requests no more was refused, and fair shares are unchanged: they are
+        if its queue already requested more than its share.
         """
         if not cell.cluster.has_blocked_no_larger(job):
             return False
@@ -170,7 +171,7 @@ class Replay:
         return self.meter.demand_of(job.tenant) * MILLI_PER_GPU > self._shares.get(job.tenant, 0)
 
     def _finish_until(self, now_s: int) -> int:
-        """Ends every job whose work is done; returns how many those were."""
+        """End every job whose work is done; returns their number."""
         n_done = 0
         while self._ends and self._ends[0][0] <= now_s:
             _, _, key, n_stops = heappop(self._ends)
@@ -206,15 +207,15 @@ class Replay:
         self._apply(cell.cluster, steps, now_s)
         has_started = bool(steps.starts) and not self.pace.is_patient
         if self.rule.may_stop and (steps.has_victims or has_started):
-            # What starts may be a victim from the next cycle on, so that one may decide more. Where
-            # jobs have patience, the next event is soon enough for that.
+            # Started jobs may be victims from the next cycle on, so that one may decide more. With
+            # a preemption delay, the next event is soon enough for that.
             cell.is_released = True
             cell.ask_for_cycle(now_s, self.pace.cycle_s)
         elif self.rule.may_stop:
             self._look_again(cell, now_s)
 
     def _look_again(self, cell: _Cell, now_s: int) -> None:
-        """Run a cycle when time alone may change what the last one decided."""
+        """Schedule a cycle for when time alone may change the last result."""
         if self.pace.min_runtime_s and cell.cluster.n_waiting:
             cell.due_s = now_s + max(_LOOK_AGAIN_S, self.pace.cycle_s)
         elif self.pace.preemption_delay_s:

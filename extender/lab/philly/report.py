@@ -1,4 +1,4 @@
-"""The figures of replays as rows to show, with the note's beside them, and as one JSON document."""
+"""The figures of replays as table rows, with the note's beside them, and as one JSON document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from extender.lab.philly.trace import STEADY_DAYS, PhillyTrace
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """One figure: its name in `Figures`, how it is headed, and its decimals."""
+    """One figure: its name in `Figures`, its heading, and its decimals."""
 
     name: str
     heading: str
     decimals: int
 
     def show(self, values: Sequence[float]) -> str:
-        """The mean, and its standard deviation where there are several."""
+        """The mean, with its standard deviation if there are several values."""
         text = f"{fmean(values):,.{self.decimals}f}"
         return f"{text} ±{stdev(values):,.{self.decimals}f}" if len(values) > 1 else text
 
@@ -50,19 +50,19 @@ def shown(column: Column, runs: Sequence[Figures]) -> str:
 
 
 def shown_reference(column: Column, reference: Reference | None) -> str:
-    """The note's figure as the note writes it, empty where it has none."""
+    """The note's figure in its own notation, empty if it has none."""
     value = getattr(reference, column.name, None)
     return "" if value is None else f"{value:,}"
 
 
 def misses_bar(column: Column, runs: Sequence[Figures]) -> bool | None:
-    """Whether the mean is above the bar; None where the figure has no bar."""
+    """Whether the mean exceeds the bar; None if the figure has no bar."""
     bar = BARS.get(column.name)
     return None if bar is None else fmean(getattr(each, column.name) for each in runs) > bar[0]
 
 
 def as_json(trace: PhillyTrace, pace: ReplayPace, runs: dict[str, list[Figures]]) -> dict[str, Any]:
-    """The document: what was replayed, and for each rule its runs with the reference."""
+    """The document: the protocol, and for each rule its runs with the reference."""
     return {
         "protocol": {
             "nodes": trace.nodes,

@@ -1,7 +1,7 @@
 """The rows of the comparison: each is a set of queues and settings for our own `decide`.
 
-What a row can't say by settings it says by the queues it lays out: one queue for all jobs is first
-come, first served; a node pool for each tenant is a private partition.
+What settings cannot express is expressed by queues and pools: one queue for all jobs is first come,
+first served; a node pool for each tenant is a private partition.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Sharing = Literal["one-queue", "tenants", "partitions"]
 Order = Literal["skip", "strict", "shortest"]
 POOL: Final = "default"
 EVERYBODY: Final = "everybody"
-#: A job saves its state every half hour, and loads it for a minute before it goes on.
+#: A job saves a checkpoint every half hour, and restarts from it within a minute.
 CHECKPOINT_S: Final = 1800
 RESTART_S: Final = 60
 _NEVER_S: Final = 1 << 40
@@ -30,10 +30,10 @@ _INSTALLED: Final = GpuNodePoolSpec()
 
 @dataclass(slots=True, frozen=True)
 class ReplayRule:
-    """One row: `title` is how the note calls it.
+    """One row: `title` is its name in the note.
 
-    `order` is the order of jobs in a queue: by age, passing over what does not fit (`skip`) or not
-    (`strict`), or by run time, which only an oracle knows (`shortest`). `reclaim_band_percent` and
+    `order` is the order of jobs in a queue: by age, with backfill (`skip`) or without (`strict`),
+    or by run time, which only an oracle knows (`shortest`). `reclaim_band_percent` and
     `checkpoint_s` are the node pool's (`PoolView`).
     """
 
@@ -49,18 +49,18 @@ class ReplayRule:
 
     @property
     def may_stop(self) -> bool:
-        """Whether running jobs are stopped or moved."""
+        """Whether running jobs are evicted or moved."""
         return self.stages != ("allocate",)
 
     @property
     def settings(self) -> Settings:
-        """What `decide` is told."""
+        """The settings for `decide`."""
         return Settings(stages=self.stages, moves_reclaimed=self.moves_reclaimed)
 
     def waits_since(self, began_s: int) -> int:
-        """From when on waiting counts: a big job that waits long may have a place kept for it.
+        """The start of the waiting time: for a big job that waits long, `decide` may reserve nodes.
 
-        The simple schedulers that most rows stand for do not keep any.
+        The simple schedulers that most rows represent do not.
         """
         return began_s if self.may_stop else _NEVER_S
 
@@ -69,17 +69,17 @@ class ReplayRule:
         return -job.run_s if self.order == "shortest" else _DEFAULT_PRIORITY
 
     def project_of(self, job: TraceJob) -> str:
-        """The queue that the job waits in."""
+        """The queue of the job."""
         return EVERYBODY if self.sharing == "one-queue" else job.tenant
 
 
 @dataclass(slots=True, frozen=True)
 class ReplayPace:
-    """How often cycles run, and how soon jobs are stopped.
+    """How often cycles run, and how soon jobs are evicted.
 
-    A job that has started is safe for `min_runtime_s`; one that waits has others stopped or moved
-    for it only after `preemption_delay_s`. A given `reclaim_band_percent` or `checkpoint_s`
-    replaces the rule's; jobs save their work every 30 minutes, whatever the node pool assumes.
+    A started job is safe for `min_runtime_s`; other jobs are evicted or moved for a pending one
+    only after `preemption_delay_s`. A given `reclaim_band_percent` or `checkpoint_s` replaces the
+    rule's; jobs save their work every 30 minutes, whatever the node pool assumes.
     """
 
     cycle_s: int = 1
@@ -90,7 +90,7 @@ class ReplayPace:
 
     @property
     def is_patient(self) -> bool:
-        """Whether time alone may change what a cycle decides."""
+        """Whether time alone may change a cycle's result."""
         return self.min_runtime_s > 0 or self.preemption_delay_s > 0
 
 
@@ -118,13 +118,13 @@ RULES: Final[tuple[ReplayRule, ...]] = (
 
 
 def rule_named(name: str) -> ReplayRule:
-    """The row of that name; KeyError if there is none."""
+    """The rule of that name; KeyError if there is none."""
     return next(rule for rule in RULES if rule.name == name)
 
 
 @dataclass(slots=True, frozen=True)
 class Part:
-    """Nodes that are scheduled on their own: what a snapshot says of their pool and queues.
+    """Nodes that are scheduled on their own: the pool and queues of a snapshot.
 
     `quota_gpus` is by project; it sums to the GPUs of all nodes.
     """

@@ -1,7 +1,7 @@
-"""What each tenant was entitled to over time, and what it had of it.
+"""Each tenant's entitlement over time, and its allocation.
 
-Entitlement is the fair share that our own policy works out from quotas and the demand of the hour,
-whatever rule was replayed: so all rules have the same measure.
+The entitlement is the fair share that our own policy computes from quotas and the demand of the
+hour, whatever rule was replayed, so all rules are measured alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def moments(trace: PhillyTrace, samples: Sequence[Sample]) -> Iterator[Moment]:
 def _entitle(
     trace: PhillyTrace, part: Part, nodes: NodeTable, demand: Sequence[int]
 ) -> tuple[float, ...]:
-    """The fair share of every tenant, in GPUs, if it wants so many."""
+    """The fair share of every tenant, in GPUs, with this demand."""
     workloads = {
         tenant: WorkloadView(
             key=tenant,
@@ -67,7 +67,7 @@ def _entitle(
 
 
 def _pods_of(tenant: str, gpus: int) -> Iterator[PodView]:
-    """Pods of that many GPUs together, none larger than a node: only such count as demand."""
+    """Pods with that many GPUs in total, none larger than a node: only such count as demand."""
     for at, size in enumerate(pod_sizes(gpus)):
         demand = Demand(devices=size, milli=MILLI_PER_GPU)
         yield PodView(uid=f"{tenant}-{at}", namespace=tenant, name=f"{tenant}-{at}", demand=demand)

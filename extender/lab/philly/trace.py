@@ -1,8 +1,8 @@
-"""The Philly extract as jobs and quotas: which jobs are replayed, and what each tenant may have.
+"""The Philly extract as jobs and quotas: which jobs are replayed, and each tenant's quota.
 
 The protocol is that of the replay note: jobs submitted from 2017-10-01 to 2017-11-30; a virtual
-cluster (VC) is one tenant; its quota is whole nodes by its share of GPU time; jobs that are larger
-than their tenant's quota are left out, because a private partition could never run them.
+cluster (VC) is one tenant; its quota is whole nodes by its share of GPU time; jobs larger than
+their tenant's quota are left out, because a private partition could never run them.
 """
 
 import calendar
@@ -27,12 +27,13 @@ SHAKE_S: Final = 60
 #: First second of 2017-10-01. The trace has local times without a zone; they are read as UTC.
 WINDOW_START_S: Final = calendar.timegm((2017, 10, 1, 0, 0, 0))
 WINDOW_DAYS: Final = 61
-#: The days over which utilisation is measured: the cluster has filled, arrivals have not ebbed.
+#: The days over which utilisation is measured: the cluster has filled, and arrivals have not
+#: declined.
 STEADY_DAYS: Final = (4, 48)
 
 
 class TraceError(Exception):
-    """The data can't be replayed as asked; the message says what would be accepted."""
+    """The data cannot be replayed as requested; the message says what is accepted."""
 
 
 class TraceJob(Struct, frozen=True, gc=False):
@@ -47,7 +48,7 @@ class TraceJob(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True, frozen=True)
 class PhillyTrace:
-    """What is replayed: jobs in order of submission, and nodes per tenant (they sum to `nodes`).
+    """The input of a replay: jobs in order of submission, and nodes per tenant (`nodes` in all).
 
     `days` are the first and last day of submission, counted from 1 = 2017-10-01.
     """
@@ -69,7 +70,7 @@ class PhillyTrace:
 
     @property
     def steady_s(self) -> tuple[int, int]:
-        """First second and end of what utilisation is measured over, within the days replayed."""
+        """Start and end of the time over which utilisation is measured, within `days`."""
         first, last = (max(self.days[0], STEADY_DAYS[0]), min(self.days[1], STEADY_DAYS[1]))
         if first > last:
             first, last = self.days
@@ -82,9 +83,9 @@ def day_start_s(day: int) -> int:
 
 
 def load_trace(folder: Path, nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)) -> PhillyTrace:
-    """The jobs of `days` with quotas for `nodes` nodes; the quotas are those of the whole window.
+    """The jobs of `days`, with quotas for `nodes` nodes that are computed over the whole window.
 
-    Raises TraceError when the folder, a row or a figure is not as it has to be.
+    Raises TraceError if the folder, a row or a figure is invalid.
     """
     if not 1 <= days[0] <= days[1] <= WINDOW_DAYS:
         raise TraceError(
@@ -96,7 +97,7 @@ def load_trace(folder: Path, nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS
 def make_trace(
     window: Sequence[TraceJob], nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)
 ) -> PhillyTrace:
-    """The trace of what is in `window`; jobs larger than their tenant's quota are dropped."""
+    """The trace of the jobs in `window`; jobs larger than their tenant's quota are dropped."""
     quota = share_nodes(gpu_seconds(window), nodes)
     start, end = day_start_s(days[0]), day_start_s(days[1] + 1)
     kept: list[TraceJob] = []
@@ -114,10 +115,10 @@ def make_trace(
 
 
 def shaken(trace: PhillyTrace, seed: int) -> PhillyTrace:
-    """The trace with every submission up to a minute later, drawn by `seed`; seed 0: as it is.
+    """The trace with every submission up to a minute later, drawn by `seed`; seed 0: unchanged.
 
-    Which job meets which free card is chance, and small changes grow: several seeds show by how
-    much a figure would vary anyway.
+    Which job gets which free card is chance, and small changes grow: several seeds show the random
+    variation of a figure.
     """
     if seed == 0:
         return trace
@@ -142,9 +143,9 @@ def gpu_seconds(jobs: Iterable[TraceJob]) -> dict[str, int]:
 def share_nodes(weights: Mapping[str, int], nodes: int) -> dict[str, int]:
     """`nodes` whole nodes divided by weight, by largest remainder, each tenant with at least one.
 
-    Shares are taken in tenths of a percent, as the note has them: a tenant below half of one has
-    no share and so no quota. A tenant that gets its one node by the rule of at least one keeps
-    its remainder. The result sums to `nodes`; the larger share wins a tie, then the first name.
+    Shares are in tenths of a percent, as in the note: a tenant below half of one has no share and
+    so no quota. A tenant that gets its one node by the minimum keeps its remainder. The result sums
+    to `nodes`; the larger share wins a tie, then the first name.
     """
     total = sum(weights.values())
     tenths = {name: (2000 * weight + total) // (2 * total) for name, weight in weights.items()}
@@ -159,7 +160,7 @@ def share_nodes(weights: Mapping[str, int], nodes: int) -> dict[str, int]:
     left = nodes - sum(quota.values())
     for name in by_rest[: max(0, left)]:
         quota[name] += 1
-    # Few nodes: the ones given out beyond the shares come from the tenant that has the most.
+    # With few nodes, those given beyond the shares come from the tenant that has the most.
     for _ in range(-left):
         richest = max(sorted(quota), key=lambda name: quota[name])
         quota[richest] -= 1

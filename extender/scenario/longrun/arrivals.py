@@ -1,6 +1,6 @@
-"""Which jobs come when: as a file lists them, or drawn with its seed.
+"""Which jobs arrive when: as listed in the file, or drawn with its seed.
 
-The n-th job of a line is the same whatever is decided: it is drawn from the seed, the line and n.
+The n-th job of a line does not depend on decisions: it is drawn from the seed, the line and n.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ _DAY_S = 86_400
 
 @dataclass(slots=True, frozen=True)
 class Arrival:
-    """A job, and the seconds of work that each of its tasks has; None: it never ends."""
+    """A job, and the seconds of work of each of its tasks; None: it never ends."""
 
     job: Job
     run_s: int | None
 
 
 def arrival_times(simulation: Simulation, at: int, end_s: int) -> Iterator[int]:
-    """When the jobs of the line come, in seconds from the start; of `keep`, the first ones."""
+    """Arrival times of the line's jobs, in seconds from the start; with `keep`, the first ones."""
     line = simulation.arrivals[at]
     until_s = min(end_s, int(line.until) if line.until is not None else end_s)
     if line.at is not None:

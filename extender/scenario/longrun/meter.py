@@ -1,4 +1,4 @@
-"""What is integrated and counted while a simulation runs, for every user of every project.
+"""Integrals and counts of a simulation, for every user of every project.
 
 Integers throughout: milli-GPU-seconds and seconds, so the same run gives the same figures.
 """
@@ -12,9 +12,9 @@ from extender.scenario.longrun.owed import Owner
 
 @dataclass(slots=True)
 class Sums:
-    """The figures of one owner. `deprived` is what it held less than it was owed; `lost` is what
-    it held for work that was thrown away or for starting again. `longest_without_s` is the longest
-    time for which it held nothing although it was owed something."""
+    """The figures of one owner. `deprived` is what it was owed but did not hold; `lost` is what it
+    held for work that was lost, or for restarts. `longest_without_s` is the longest time for which
+    it held nothing although it was owed something."""
 
     arrived: int = 0
     ended: int = 0
@@ -30,7 +30,7 @@ class Sums:
     longest_without_s: int = 0
 
     def add(self, other: "Sums") -> None:
-        """Sum up both; of times, the longest."""
+        """Add the other's sums; of times, keep the longest."""
         for name in ("arrived", "ended", "waiting", "owed", "held", "deprived", "lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("evictions", "repeated", "moves"):
@@ -41,7 +41,7 @@ class Sums:
 
 @dataclass(slots=True)
 class LongRunMeter:
-    """Sums up to `now_s`; `empty` counts the seconds of nodes with GPUs that no task is on.
+    """Sums up to `now_s`; `empty` counts the seconds of GPU nodes without tasks.
 
     Queues are deprived by what they hold together, so theirs are not the sums of their users'.
     """
@@ -66,7 +66,7 @@ class LongRunMeter:
         return of_queue, self.users.setdefault(owner, Sums())
 
     def advance(self, now_s: int) -> None:
-        """All stayed as it was last told until now."""
+        """Integrate the current state until `now_s`."""
         took_s = now_s - self.now_s
         if not took_s:
             return
@@ -87,16 +87,16 @@ class LongRunMeter:
     def tell(
         self, held: Mapping[Owner, int], capacity: int, n_empty: int, *, is_waited: bool
     ) -> None:
-        """From now on so much is held, and so many nodes are empty; `is_waited`: a pod waits."""
+        """Set the current allocations and empty nodes; `is_waited`: a pod is pending."""
         self._held, self._capacity, self._is_waited = dict(held), capacity, is_waited
         self._n_empty = n_empty
 
     def tell_owed(self, owed: Mapping[Owner, int]) -> None:
-        """From now on so much is owed."""
+        """Set what is owed from now on."""
         self._owed = dict(owed)
 
     def stop(self, owner: Owner, task: str, lost: int, *, is_move: bool) -> None:
-        """A task is evicted or moved, and so many milli-GPU-seconds were for nothing."""
+        """A task is evicted or moved, and `lost` milli-GPU-seconds were in vain."""
         for sums in self.of(owner):
             sums.lost += lost
             if is_move:
@@ -108,17 +108,17 @@ class LongRunMeter:
             self._stops[task] += 1
 
     def lose(self, owner: Owner, lost: int) -> None:
-        """So many milli-GPU-seconds were for starting again."""
+        """`lost` milli-GPU-seconds were for a restart."""
         for sums in self.of(owner):
             sums.lost += lost
 
     def count(self, owner: Owner, name: str, n: int = 1) -> None:
-        """Count arrivals, ends, or pods that wait."""
+        """Count arrivals, ends, or pending pods."""
         for sums in self.of(owner):
             setattr(sums, name, getattr(sums, name) + n)
 
     def note_wait(self, owner: Owner, waited_s: int) -> None:
-        """A pod waited for so long."""
+        """Record how long a pod was pending."""
         for sums in self.of(owner):
             sums.longest_wait_s = max(sums.longest_wait_s, waited_s)
 
@@ -143,7 +143,7 @@ class LongRunMeter:
 
 
 def total(each: Iterable[Sums]) -> Sums:
-    """The sums of all."""
+    """The sum of all."""
     found = Sums()
     for sums in each:
         found.add(sums)

@@ -1,7 +1,7 @@
-"""What each queue is owed of the GPUs: quota first, then by weight, in milli and without memory.
+"""The GPUs that each queue is owed: quota first, then by weight, in milli and without memory.
 
-A yardstick for what is decided, so it is not made of the policy's own shares: nothing is rounded to
-whole GPUs, past use counts for nothing, and a policy other than fair share changes nothing.
+A yardstick for decisions, so it is computed independently of the policy's shares: nothing is
+rounded to whole GPUs, past use is ignored, and a policy other than fair share changes nothing.
 """
 
 from collections import Counter
@@ -14,13 +14,13 @@ from extender.scenario.cluster import Cluster
 from extender.scenario.world import RunJob, RunTask, World
 from extender.state.model import GPU, QueueView
 
-#: A project and one of its users; the user is empty for work of no user.
+#: A project and one of its users; the user is empty for workloads without one.
 Owner = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _Party:
-    """A queue or a user where something is divided."""
+    """A queue or a user that takes part in a division."""
 
     name: str
     quota: int
@@ -40,7 +40,7 @@ def owed_now(world: World) -> dict[Owner, int]:
 
 
 def demand_milli(task: RunTask, card_mib: int) -> int:
-    """Milli-GPU that the task asks for, on cards of this size."""
+    """Milli-GPU that the task requests, on cards of this size."""
     demand = task.demand
     milli = demand.milli
     if demand.gpu_memory_mib:
@@ -49,8 +49,7 @@ def demand_milli(task: RunTask, card_mib: int) -> int:
 
 
 def _wants(world: World) -> dict[tuple[Owner, str], int]:
-    """What owners hold or ask for, by node pool: what waits, in the first pool that could ever
-    have it."""
+    """What owners hold or request, by node pool; pending tasks count in the first that fits."""
     cluster = world.cluster
     most_cards: Counter[str] = Counter()
     card_mib = max((node.gpu_memory_mib for node in cluster.case.nodes), default=1)
@@ -77,13 +76,13 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
 
 @dataclass(slots=True)
 class _Firm:
-    """Non-preemptible work: where shares are fair, nothing is owed to what waits beyond quota."""
+    """Non-preemptible work: under fair share, nothing is owed to pending work beyond quota."""
 
     cluster: Cluster
     _held: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def take(self, queue: str, pool: str, milli: int, node: str) -> bool:
-        """Whether so much more counts, which runs on the node or (if none) waits."""
+        """Whether this amount counts, for a task that runs on the node or (if empty) is pending."""
         names = [each.name for each in self.cluster.lineage(queue)]
         quotas = {name: self.cluster.queue_views[name].pools for name in names}
         if not node and pool and self.cluster.pools[pool].policy == "fairshare":
@@ -96,7 +95,7 @@ class _Firm:
 
 
 def _wanted(job: RunJob) -> Iterable[RunTask]:
-    """Its tasks, no more than may run at once; those that run come first."""
+    """The job's tasks, at most as many as may run at once; running ones come first."""
     most = job.spec.max_concurrent_pods
     if most is None:
         return job.tasks
@@ -134,7 +133,7 @@ def _divide_tree(
 
 
 def _divide(parties: list[_Party], amount: int) -> dict[str, int]:
-    """Quota first, in proportion where there is too little; then by weight, rank by rank."""
+    """Quota first, in proportion if there is too little; then by weight, rank by rank."""
     given = dict.fromkeys((party.name for party in parties), 0)
     within = {party.name: min(party.quota, party.want) for party in parties}
     amount -= _fill(parties, {party.name: party.quota for party in parties}, within, given, amount)
@@ -152,7 +151,7 @@ def _fill(
     given: dict[str, int],
     amount: int,
 ) -> int:
-    """Give by weight up to the caps; returns how much was given, less than `amount` by a few."""
+    """Give by weight up to the caps; returns the sum given, which may be a few below `amount`."""
     open_ones = [p.name for p in parties if weights[p.name] and given[p.name] < caps[p.name]]
     left = amount
     while open_ones and left > 0:

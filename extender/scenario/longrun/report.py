@@ -1,4 +1,4 @@
-"""The figures of a simulation as people and programs read them, and the bars a file sets on them.
+"""The report of a simulation, and the bars that a file sets.
 
 GPU-hours and hours are floats, rounded to a thousandth; counts are integers.
 """
@@ -15,13 +15,12 @@ _ANY: Final = "*"
 
 @dataclass(slots=True)
 class SimulationReport:
-    """How a simulation went.
+    """The result of a simulation.
 
-    `evictions_without_change` were decided although nothing had come, ended or been changed since
-    the cycle before: for what earlier cycles did, or because time passed. `evicted_and_back` pods
-    were evicted and ran again before anything had come, ended or been changed. `longest_unrest_s`
-    is the longest time for which cycles went on deciding after such an event. `broken` has
-    invariants that did not hold.
+    `evictions_without_change` were decided although no job had arrived, ended or changed since the
+    previous cycle: because of earlier decisions, or because time passed. `evicted_and_back` pods
+    were evicted and ran again before such a change. `longest_unrest_s` is the longest time for
+    which cycles kept deciding after one. `broken` has violated invariants.
     """
 
     id: str
@@ -41,7 +40,7 @@ class SimulationReport:
     missed: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The report in the words of its documentation."""
+        """The report in the terms of its documentation."""
         everything = total(self.queues.values())
         stops = everything.evictions + everything.moves
         whole = {
@@ -75,7 +74,7 @@ class SimulationReport:
 def misses(
     report: dict[str, Any], at_most: dict[str, float], at_least: dict[str, float]
 ) -> Iterator[str]:
-    """One sentence for each bar that is missed, or that has no figure."""
+    """One sentence for each missed bar, and for each bar without a figure."""
     for bars, word, sign in ((at_most, "at most", 1), (at_least, "at least", -1)):
         for path, bar in bars.items():
             found = list(_follow(report, path))

@@ -1,9 +1,9 @@
-"""The event loop of a long run: jobs come and end, and `decide` says what else happens.
+"""The event loop of a long run: jobs arrive and end, and `decide` does the rest.
 
-Virtual time, in whole seconds, jumps from one moment at which something happens to the next. After
-an event cycles run every `CYCLE_S` until one decides nothing. While pods wait, and where a pool
-empties nodes, further cycles look for what time alone changes: after a pause that doubles each
-time, up to `lookEvery` of the file.
+Virtual time, in whole seconds, jumps from one event to the next. After an event, cycles run every
+`CYCLE_S` until one decides nothing. While pods are pending, and if a pool empties nodes, further
+cycles check what time alone changes: after a pause that doubles each time, up to the file's
+`lookEvery`.
 """
 
 from collections import Counter
@@ -28,23 +28,23 @@ from extender.scenario.run import Judge, run_cycle
 from extender.scenario.world import NOW_S, RunJob, RunTask, World
 from extender.state.model import GPU
 
-#: The controller looks at least this often.
+#: The controller's interval is at most this.
 CYCLE_S: Final = 2
 _DAY_S: Final = 86_400
 
 #: Called with the seconds since the start, the world and the outcome of a cycle before it settles.
 Watch = Callable[[int, World, Outcome], None]
-#: (seconds since the start, order, what happens)
+#: (seconds since the start, order, action)
 _Event = tuple[int, int, Callable[[], bool]]
 
 
 def simulate(
     case: Case, days: float | None = None, watch: Watch | None = None, judge: Judge | None = None
 ) -> SimulationReport:
-    """Run the case's cluster for its days, or for `days`; the same for the same case.
+    """Run the case's cluster for its days, or for `days`; deterministic.
 
-    What `judge` says of a cycle is in the report as `broken`. Raises ScenarioError where the case
-    contradicts itself.
+    Findings of `judge` are in the report as `broken`. Raises ScenarioError if the case contradicts
+    itself.
     """
     end_s = int((case.simulate.days if days is None else days) * _DAY_S)
     return _Run(case, end_s, watch, judge).run()
@@ -52,7 +52,7 @@ def simulate(
 
 @dataclass(slots=True)
 class _Run:
-    """One simulation on its way. Seconds count from its start, but for those in the world."""
+    """The run of one simulation. Seconds count from its start, except in the world."""
 
     case: Case
     end_s: int
@@ -86,7 +86,7 @@ class _Run:
         self.report = SimulationReport(self.case.id, self.end_s)
 
     def run(self) -> SimulationReport:
-        """All of it."""
+        """Run the whole simulation."""
         self._prepare()
         self._note_changes()
         while (now_s := self._next_s()) is not None and now_s < self.end_s:
@@ -113,14 +113,14 @@ class _Run:
         self.now_s = now_s
 
     def _change(self) -> None:
-        """Something came, ended or was changed: a cycle answers it."""
+        """Run a cycle after an arrival, an end or a change."""
         self._n_changes += 1
         self._changed_s = self.now_s
         self._due_s, self._pause_s = self.now_s, CYCLE_S
         self._note_changes()
 
     def _note_changes(self) -> None:
-        """What is held and owed from now on."""
+        """Update what is held and owed."""
         self.meter.tell_owed(owed_now(self.world))
         self._note_held()
 
@@ -143,7 +143,7 @@ class _Run:
     # What happens by itself.
 
     def _at(self, at_s: int, happen: Callable[[], bool]) -> None:
-        """Let it happen then; it says whether anything changed."""
+        """Schedule an action; it returns whether anything changed."""
         self._n_events += 1
         heappush(self._events, (at_s, self._n_events, happen))
 
@@ -199,7 +199,7 @@ class _Run:
         return job
 
     def _start(self, task: RunTask) -> None:
-        """The task runs; when it will end is known if nothing stops it."""
+        """Start the task, and schedule its end unless it is stopped before."""
         work = self._work[task.id]
         end_s = work.start(task.started_at - NOW_S)
         if end_s is not None:
@@ -207,7 +207,7 @@ class _Run:
             self._at(max(end_s, self.now_s), lambda: self._end(task, n_stops))
 
     def _end(self, task: RunTask, n_stops: int) -> bool:
-        """The task has done its work: it is gone, and with it the gang that it was a member of."""
+        """Remove a task whose work is done, and its gang with it."""
         if self.world.tasks.get(task.id) is not task or self._work[task.id].n_stops != n_stops:
             return False
         job = self.world.jobs[task.id.partition("/")[0]]
@@ -309,7 +309,7 @@ class _Run:
         return report
 
 
-#: Broken invariants that are told; one is one too many.
+#: Limit on reported broken invariants; one is one too many.
 _MOST_BROKEN: Final = 20
 
 

@@ -1,16 +1,16 @@
-"""A task's work under checkpoints: what it has done, what a stop costs, when it will finish."""
+"""A task's progress with checkpoints: its work, the cost of a stop, and its end."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class TaskProgress:
-    """One task's way to its end, in seconds.
+    """One task's progress, in seconds.
 
     It has `run_s` of work (None: it never ends), saves it after every `every_s` of running (0:
-    never), and after a stop it holds its cards for `restart_s` before it goes on from the last
-    save. `held_s` is how long it has held its cards in all its runs. What it held before `since_s`
-    was another owner's.
+    never), and after a stop holds its cards for `restart_s` before it continues from the last
+    checkpoint. `held_s` is how long it has held its cards in all runs. Time before `since_s`
+    belongs to another owner.
     """
 
     run_s: int | None
@@ -23,20 +23,19 @@ class TaskProgress:
     since_s: int = 0
 
     def start(self, now_s: int) -> int | None:
-        """It runs from now on; returns when it will finish if nothing stops it."""
+        """Start now; returns when it will finish unless it is stopped."""
         self.started_s = now_s
         return self.end_s
 
     @property
     def end_s(self) -> int | None:
-        """When the run that has started finishes; None: never."""
+        """When the current run finishes; None: never."""
         if self.run_s is None:
             return None
         return self.started_s + self._load_s() + self.run_s - self.saved_s
 
     def stop(self, now_s: int) -> int:
-        """It is stopped and keeps what it saved; returns the seconds that were held in vain, of
-        those since `since_s`."""
+        """Stop, keeping checkpoints; returns the seconds held in vain, of those since `since_s`."""
         ran_s = now_s - self.started_s
         worked_s = max(0, ran_s - self._load_s())
         kept_s = worked_s // self.every_s * self.every_s if self.every_s else 0
@@ -46,7 +45,7 @@ class TaskProgress:
         return min(ran_s - kept_s, self._counted_s(now_s))
 
     def finish(self, now_s: int) -> int:
-        """Its work is done; returns the seconds of its last run that were held in vain."""
+        """Finish; returns the seconds of its last run that were held in vain."""
         self.held_s += now_s - self.started_s
         return min(self._load_s(), self._counted_s(now_s))
 

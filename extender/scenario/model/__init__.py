@@ -1,4 +1,5 @@
-"""The scenario file as it is written: one Struct for each kind of mapping, with the defaults.
+"""The format of a scenario file: one Struct for each kind of mapping, with the defaults.
 
-What a mapping means is said where it is used: `world` (jobs), `cluster` (nodes, queues), `expect`.
+The meaning of a mapping is documented where it is used: `world` (jobs), `cluster` (nodes, queues),
+`expect`.
 """

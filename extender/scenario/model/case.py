@@ -13,12 +13,12 @@ from extender.scenario.model.simulation import Simulation
 from extender.scenario.model.values import Amount, Duration, Name, Natural, Seconds, Written
 from extender.state.model import JobOrder, PoolPolicy
 
-#: Rounds take no time: a cluster has long come to rest.
+#: Rounds take no time: a cluster has reached a steady state long before.
 _MOST_ROUNDS: Final = 1000
 
 
 class Settings(Written, frozen=True, kw_only=True):
-    """What a cycle does, and what node pools do where they do not say."""
+    """Settings of a cycle, and defaults of node pools."""
 
     stages: list[Stage] = field(
         default_factory=lambda: ["allocate", "consolidate", "reclaim", "preempt", "empty-nodes"]
@@ -38,19 +38,19 @@ class Settings(Written, frozen=True, kw_only=True):
 
 
 class Rounds(Written, frozen=True, kw_only=True):
-    """How many cycles are run and settled before the expectation is read, and how many after."""
+    """How many cycles are run and settled before the expectation is checked, and how many after."""
 
     until: Annotated[int, Meta(ge=1, le=_MOST_ROUNDS)] = 1
     after: Annotated[int, Meta(ge=0, le=_MOST_ROUNDS)] = 0
 
     @property
     def is_single(self) -> bool:
-        """Whether the expectation is read in the one cycle there is, before it settles."""
+        """Whether the expectation is checked in the only cycle, before it settles."""
         return self.until == 1 and self.after == 0
 
 
 class Step(Written, frozen=True, kw_only=True):
-    """One more cycle: `after` seconds later, some jobs have ended, changed, and come."""
+    """One more cycle: `after` seconds later, after jobs have ended, changed, and been added."""
 
     after: Seconds = 0
     finish: list[str] = []
@@ -81,5 +81,5 @@ class Case(Written, frozen=True, kw_only=True):
 
     @property
     def is_out_of_format(self) -> bool:
-        """Whether it needs what the format cannot say."""
+        """Whether it needs features that the format lacks."""
         return "out-of-format" in self.tags

@@ -1,4 +1,4 @@
-"""What a scenario file says must come out."""
+"""The expected results in a scenario file."""
 
 from msgspec import UNSET, UnsetType
 
@@ -24,14 +24,14 @@ class TaskExpectation(Written, frozen=True, kw_only=True):
 
 
 class NodeExpectation(Written, frozen=True, kw_only=True):
-    """How many cards of a node are idle, and how many are being left."""
+    """How many cards of a node are idle, and how many are being released."""
 
     idle_gpus: int | None = None
     releasing_gpus: int | None = None
 
 
 class AtMost(Written, frozen=True, kw_only=True):
-    """What one cycle may newly decide."""
+    """Upper bounds of one cycle's new decisions."""
 
     bound: Natural | None = None
     evicted: Natural | None = None
@@ -47,7 +47,7 @@ class ShareExpectation(Written, frozen=True, kw_only=True):
 
 
 class Expectation(Written, frozen=True, kw_only=True):
-    """What must come out. What is absent is not asserted."""
+    """The expected results. Absent fields are not checked."""
 
     jobs: dict[str, JobExpectation] = {}
     tasks: dict[str, TaskExpectation] = {}

@@ -25,14 +25,14 @@ class Topology(Written, frozen=True, kw_only=True):
 
 
 class Placement(Written, frozen=True, kw_only=True):
-    """Which node is preferred, for work with GPUs and work without."""
+    """Which node is preferred, for pods with GPUs and for pods without."""
 
     gpu: PlacementRule = "binpack"
     cpu: PlacementRule = "binpack"
 
 
 class Pool(Written, frozen=True, kw_only=True):
-    """A node pool: the nodes with all labels of `match`. What it does not say, the settings do."""
+    """A node pool: the nodes with all labels of `match`. Absent fields default to the settings."""
 
     name: Name
     match: dict[str, str] = {}
@@ -51,15 +51,15 @@ class NodeTaint(Written, frozen=True, kw_only=True):
 
 
 class Mig(Written, frozen=True, kw_only=True):
-    """How the node's cards are cut. With strategy `mixed` only instances can be asked for."""
+    """How the node's cards are cut. With strategy `mixed` only instances can be requested."""
 
     strategy: Literal["none", "single", "mixed"] = "none"
     instances: dict[str, Natural] = {}
 
 
 class Node(Written, frozen=True, kw_only=True):
-    """A node and what it has. A model that is stated is a label of the node, too. `offers` is how
-    pods can get its cards; a DRA driver offers them by claims, whole or shared."""
+    """A node and its capacity. A stated model is also a label of the node. `offers` is how pods can
+    get its cards; a DRA driver offers them by claims, whole or shared."""
 
     name: Name
     labels: dict[str, str] = {}

@@ -23,14 +23,14 @@ from extender.state.model import ReplicaOf
 
 
 class Stale(Written, frozen=True, kw_only=True):
-    """Seconds since a gang fell below its minimum, and how many it may stay so."""
+    """Seconds since a gang fell below its minimum, and how long it may stay below."""
 
     for_: Seconds = field(default=0, name="for")
     grace: Seconds | None = 60
 
 
 class Nearness(Written, frozen=True, kw_only=True):
-    """Levels of a topology in which the pods of a group must or should be together."""
+    """Levels of a topology within which the pods of a group must or should be."""
 
     name: str
     required: str | None = None
@@ -38,7 +38,7 @@ class Nearness(Written, frozen=True, kw_only=True):
 
 
 class Group(Written, frozen=True, kw_only=True):
-    """A job's group, or one inside it. Without `min` or `min_groups`, all of it is needed."""
+    """A job's group, or a nested one. Without `min` or `min_groups`, all of it is needed."""
 
     name: str = ""
     min: Natural | None = None
@@ -63,7 +63,7 @@ class PodTerm(Written, frozen=True, kw_only=True):
 
 
 class Toleration(Written, frozen=True, kw_only=True):
-    """A toleration as Kubernetes has it."""
+    """A toleration as in Kubernetes."""
 
     key: str = ""
     operator: Literal["Equal", "Exists"] = "Equal"
@@ -72,7 +72,7 @@ class Toleration(Written, frozen=True, kw_only=True):
 
 
 class Task(Written, frozen=True, kw_only=True):
-    """`n` pods that ask for the same, and get their cards by `delivery`."""
+    """`n` pods with the same request, which get their cards by `delivery`."""
 
     name: Name
     n: Count = 1
@@ -123,19 +123,19 @@ class Job(Written, frozen=True, kw_only=True):
 
     @property
     def is_preemptible(self) -> bool:
-        """What it says, or what its priority says; a floor keeps replicas of any priority."""
+        """As stated, else by its priority; replicas with a floor are preemptible by default."""
         usual = self.priority < 100 or self.replica is not None
         return usual if self.preemptible is None else self.preemptible
 
     @property
     def replica(self) -> ReplicaOf | None:
-        """The owner that it is a replica of, where a floor is stated."""
+        """The owner that it is a replica of, if a floor is stated."""
         is_one = self.replica_of and self.floor
         return ReplicaOf(self.replica_of, self.floor) if is_one else None
 
 
 class Budget(Written, frozen=True, kw_only=True):
-    """A PodDisruptionBudget over the tasks of these jobs: one of the two bounds is given."""
+    """A PodDisruptionBudget over the tasks of these jobs; one of the two bounds is given."""
 
     name: Name
     namespace: str = "default"
@@ -145,7 +145,7 @@ class Budget(Written, frozen=True, kw_only=True):
 
 
 class Change(Written, frozen=True, kw_only=True):
-    """What changes of a job; what is not given stays as it is."""
+    """Changes of a job; absent fields stay as they are."""
 
     queue: str | UnsetType = UNSET
     priority: Rank | UnsetType = UNSET
@@ -162,6 +162,6 @@ class Change(Written, frozen=True, kw_only=True):
     deleted: bool | UnsetType = UNSET
 
     def of(self, job: Job) -> Job:
-        """The job with what changes."""
+        """The changed job."""
         names = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return replace(job, **{name: value for name, value in names if value is not UNSET})

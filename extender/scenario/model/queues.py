@@ -15,7 +15,7 @@ from extender.scenario.model.values import (
 
 
 class Figures(Written, frozen=True, kw_only=True):
-    """A queue's figures for one resource; what is not given has the default of the resource."""
+    """A queue's figures for one resource; absent ones have the resource's defaults."""
 
     quota: Limit | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET
@@ -30,7 +30,7 @@ class GpuFigures(Figures, frozen=True, kw_only=True):
 
 
 class QueuePool(Written, frozen=True, kw_only=True):
-    """A queue's figures in one node pool; what is not given is the queue's own."""
+    """A queue's figures in one node pool; the queue's own are the defaults."""
 
     gpu: GpuFigures = GpuFigures()
     cpu: Figures = Figures()
@@ -38,7 +38,7 @@ class QueuePool(Written, frozen=True, kw_only=True):
 
 
 class Usage(Written, frozen=True, kw_only=True):
-    """What a queue used in the past, decayed: part of what the cluster has."""
+    """A queue's past use, decayed, as a part of the cluster's capacity."""
 
     gpu: Amount = 0
     cpu: Amount = 0

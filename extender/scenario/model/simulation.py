@@ -1,4 +1,4 @@
-"""Long runs of a scenario file: arrivals, and what happens when."""
+"""Long runs of a scenario file: arrivals and timed changes."""
 
 from typing import Annotated
 
@@ -7,16 +7,15 @@ from msgspec import Meta, field
 from extender.scenario.model.jobs import Change, Job
 from extender.scenario.model.values import Amount, Count, Rank, Seconds, Written
 
-#: A number, or two between which one is drawn.
+#: A number, or the bounds of a random one.
 Span = Seconds | Annotated[list[Seconds], Meta(min_length=2, max_length=2)]
 
 
 class Arrivals(Written, frozen=True, kw_only=True):
-    """Jobs that come during a simulation, all made like `job`: their names begin with its
-    name; each has `run` seconds of work (None: it never ends).
+    """Jobs that arrive during a simulation, like `job`; its name is their prefix.
 
-    When they come is said by one of `at` (with `every` and `count`), `per_day` and `keep`. Of each
-    list one value is drawn for each job.
+    Each has `run` seconds of work (None: it never ends). The times are given by one of `at` (with
+    `every` and `count`), `per_day` and `keep`. Of each list one value is drawn for each job.
     """
 
     job: Job
@@ -34,7 +33,7 @@ class Arrivals(Written, frozen=True, kw_only=True):
 
 
 class Happening(Written, frozen=True, kw_only=True):
-    """What happens at one moment of a simulation, as in a step."""
+    """Changes at one moment of a simulation, as in a step."""
 
     at: Seconds
     finish: list[str] = []
@@ -42,8 +41,8 @@ class Happening(Written, frozen=True, kw_only=True):
 
 
 class Simulation(Written, frozen=True, kw_only=True):
-    """A long run. `runs` are the seconds of work that jobs of `jobs` have from their start; those
-    without run until the end. Bars are figures of the report by their path."""
+    """A long run. `runs` are the seconds of work of initial `jobs`; jobs without one run until the
+    end. Bars are figures of the report, by their path."""
 
     days: Annotated[float, Meta(gt=0, le=3660)] = 1
     seed: int = 0

@@ -1,7 +1,7 @@
-"""Values of a scenario file that several mappings have, and what all mappings are.
+"""Value types that several mappings of a scenario file share, and the base of all mappings.
 
-Fields have the names of the file in snake case. Amounts stay as they were written here; they are
-read by `extender.scenario.amounts`, so that a wrong one can be named with its place.
+Fields have the names of the file in snake case. Amounts are kept as written; they are converted by
+`extender.scenario.amounts`, so that an invalid one can be reported with its place.
 """
 
 from typing import Annotated, Final, Literal
@@ -12,10 +12,10 @@ from extender.api.units import MAX_WEIGHT
 
 Amount = int | float | str
 Limit = Amount | None
-#: Bounds that no cluster comes near, so that sums stay far below what 64 bits hold.
+#: Bounds far above any cluster, so that sums stay far below 64 bits.
 MOST: Final = 1_000_000
 _MOST_SECONDS: Final = 1_000_000_000
-#: Cards of a node: a set of them is a word of 64 bits.
+#: Maximum cards of a node: a set of cards is a 64-bit word.
 MOST_CARDS: Final = 64
 Name = Annotated[str, Meta(min_length=1)]
 Natural = Annotated[int, Meta(ge=0, le=MOST)]
@@ -29,10 +29,10 @@ Duration = (
     Annotated[int, Meta(ge=1, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
 )
 Kind = Literal["interactive", "build", "training", "inference"]
-#: What a file may say that a task is at the start; what is bound runs when the first cycle begins.
+#: Possible states of a task at the start; a bound one runs when the first cycle begins.
 StartState = Literal["pending", "bound", "running", "nominated", "evicted"]
 Status = Literal["pending", "bound", "running", "nominated", "evicted"]
 
 
 class Written(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, gc=False):
-    """A mapping of the file. What it does not declare is an error."""
+    """A mapping of the file. Undeclared fields are errors."""
