@@ -1,7 +1,7 @@
-"""Asking the worker clusters, each by the kubeconfig that Kueue reaches it with.
+"""Asks the worker clusters, with the kubeconfigs that Kueue uses.
 
-A MultiKueueCluster names a Secret; the same name is looked up in the namespace that the program was
-given, so that an installation can keep kubeconfigs of narrower rights in a namespace of its own.
+A MultiKueueCluster names a Secret, which is looked up in the namespace given to the program, so
+that an installation can keep kubeconfigs with fewer rights in a separate namespace.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from extender.kube.errors import (
 from extender.kube.transport import Call
 from extender.view.answers import API_VERSION, Prospect, SimulationSpec, WantedWorkload
 
-#: A cluster that gave no answer in time is passed over for so long: waiting for it again and again
-#: would keep all other work waiting.
+#: A cluster that did not answer in time is skipped for this long, so that it does not delay all
+#: other Workloads.
 SILENT_S: Final = 30.0
 _PATH: Final = f"/apis/{API_VERSION}/simulations"
 
@@ -41,32 +41,32 @@ class _Status(msgspec.Struct):
 
 
 class _Simulated(msgspec.Struct):
-    """The part of a Simulation that is read; a newer version may have more."""
+    """The fields of a Simulation that are read; a newer version may have more."""
 
     status: _Status
 
 
 class _CannotAskError(Exception):
-    """Why a cluster can't be asked, as the condition says it."""
+    """Why a cluster cannot be asked, in the words of the condition."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """The connection to a cluster, and the version of the Secret that it was made of."""
+    """The connection to a cluster, and the version of its Secret."""
 
     version: str
     client: Client
 
 
 class WorkerClusters:
-    """Connections to worker clusters, each made when it is needed, and again for a new Secret."""
+    """Connections to worker clusters, each opened when it is needed, and again for a new Secret."""
 
     def __init__(self, manager: Client, secrets_namespace: str, answer_s: float) -> None:
         self._manager = manager
         self._namespace = secrets_namespace
         self._answer_s = answer_s
         self._known: dict[str, _Known] = {}
-        #: Clusters that gave no answer in time: until when they are not asked again, and why.
+        #: Clusters that did not answer in time: until when they are not asked again, and why.
         self._silent: dict[str, tuple[float, str]] = {}
 
     async def close(self) -> None:
@@ -78,9 +78,9 @@ class WorkerClusters:
     async def ask(
         self, name: str, cluster: MultiKueueCluster | None, wanted: list[WantedWorkload]
     ) -> Heard:
-        """What becomes of the last of `wanted` there, with the others submitted before it.
+        """The prospect of the last of `wanted` there, with the others submitted before it.
 
-        Never raises: a cluster that gives no answer within `answer_s` is one that said nothing.
+        Never raises: a cluster that does not answer within `answer_s` is reported as silent.
         """
         clock = asyncio.get_running_loop().time
         until, why = self._silent.get(name, (0.0, ""))
@@ -92,7 +92,8 @@ class WorkerClusters:
                 try:
                     return Heard(name, await self._ask(client, wanted))
                 except RequestRefused:
-                    # It may be what is under way that is refused, such as a name that is there.
+                    # The refusal may concern a Workload in flight, such as one whose name exists
+                    # already.
                     return Heard(name, await self._ask(client, wanted[-1:]))
         except _CannotAskError as error:
             return Heard(name, silence=str(error))
@@ -107,7 +108,7 @@ class WorkerClusters:
 
     async def _ask(self, client: Client, wanted: list[WantedWorkload]) -> Prospect:
         body = {"spec": SimulationSpec(workloads=wanted)}
-        # The time of the whole question is the caller's.
+        # The caller limits the total time.
         call = Call("POST", _PATH, "simulations", body=body, deadline_s=2 * self._answer_s)
         try:
             answer = msgspec.json.decode(await client.send(call), type=_Simulated).status.workloads
@@ -156,7 +157,7 @@ class WorkerClusters:
 
 
 def _why(error: KubeError) -> str:
-    """What a request's failure means for the platform team."""
+    """The meaning of a request's failure for the platform team."""
     if isinstance(error, NotFound):
         return "no ballast view is installed there"
     if isinstance(error, Misconfigured | Throttled | Unavailable):

@@ -1,4 +1,4 @@
-"""The loop: of the Workloads that are due, one after the other, ask every cluster and nominate."""
+"""The loop: for each due Workload, ask every cluster and nominate one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading
 from extender.kube.wire import decode_object
 from extender.view.answers import WantedPods, WantedWorkload
 
-#: A Workload whose write failed is looked at again after so many seconds.
+#: Delay before a Workload whose write failed is handled again.
 RETRY_S: Final = 5.0
-#: Between two looks at all Workloads: a burst of events costs one look.
+#: Pause between two passes over all Workloads, so that a burst of events costs one pass.
 PAUSE_S: Final = 0.2
-#: After so long all Workloads are put in order anew: more urgent ones may have come.
+#: After this time all Workloads are sorted again, since more urgent ones may have arrived.
 LOOK_S: Final = 2.0
 
 _log = structlog.get_logger(__name__)
@@ -48,8 +48,8 @@ _LAPSED = Counter(
 
 
 class Dispatcher:
-    """Nominates clusters for the Workloads of `state`; one at a time, so that each question counts
-    what was nominated before it."""
+    """Nominates clusters for the Workloads of `state`, one at a time, so that each question counts
+    the earlier nominations."""
 
     def __init__(
         self, client: Client, state: DispatchState, clusters: WorkerClusters, reserve_s: float
@@ -61,7 +61,7 @@ class Dispatcher:
         self._turns = Turns(reserve_s, self._clock)
 
     async def run(self, changed: asyncio.Event) -> NoReturn:
-        """Nominate until cancelled; looks whenever `changed` is set or a Workload is due."""
+        """Nominate until cancelled, whenever `changed` is set or a Workload is due."""
         while True:
             changed.clear()
             await self.step()
@@ -86,7 +86,7 @@ class Dispatcher:
                     return
 
     async def _decide(self, key: str, turn: Turn) -> None:
-        """Ask and nominate; what goes wrong with one Workload stops no other."""
+        """Ask and nominate; an error with one Workload does not affect others."""
         namespace, _, name = key.partition("/")
         turn_again = self._clock() + RETRY_S
         try:
@@ -95,7 +95,7 @@ class Dispatcher:
         except NotLeading:
             raise
         except (NotFound, Conflict):
-            # The watch will say how it has changed since it was read.
+            # The watch delivers the change.
             turn.due = turn_again
         except KubeError as error:
             turn.due = turn_again
@@ -149,8 +149,8 @@ class Dispatcher:
         return list(heard)
 
     async def _tell(self, read: "_Read", reason: Reason, message: str) -> None:
-        """The condition `ballast.dev/Dispatched`, written when it says something else. It narrates:
-        a failure to write it changes nothing of what was decided."""
+        """Write the condition `ballast.dev/Dispatched` if it has changed. It is informative only: a
+        failed write does not affect the decision."""
         status = "True" if reason is Reason.NOMINATED else "False"
         found, meta = read.workload.status.conditions, read.workload.metadata
         before = next((c for c in found if c.type == names.CONDITION_DISPATCHED), None)
@@ -175,8 +175,8 @@ class Dispatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A Workload as it is now: whole, what is looked at, and what clusters are asked about, or why
-    that can't be read."""
+    """A current Workload: the whole object, its decoded part, and the question for the clusters, or
+    why it cannot be read."""
 
     whole: dict[str, Any]
     workload: Workload
@@ -184,7 +184,7 @@ class _Read:
 
     @classmethod
     def of(cls, body: bytes) -> "_Read":
-        """What an answer of the API server says."""
+        """Decode a response of the API server."""
         return cls(msgspec.json.decode(body), decode_object(WORKLOADS, body), _wanted_of(body))
 
 

@@ -1,4 +1,4 @@
-"""What is read of Kueue's kinds on the manager cluster, and of Secrets that lead to workers."""
+"""Fields of Kueue's kinds on the manager cluster, and of Secrets with kubeconfigs."""
 
 from typing import Final, Literal
 
@@ -7,7 +7,8 @@ from msgspec import Raw, Struct, field
 from extender.api.objects import Condition, ObjectMeta
 from extender.kube.resources import Resource
 
-#: How far a Workload is: it waits for a cluster, one has admitted it, or it is finished or deleted.
+#: The progress of a Workload: it waits for a cluster, one has admitted it, or it is finished or
+#: deleted.
 Progress = Literal["waits", "admitted", "gone"]
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 #: The controller that AdmissionChecks of MultiKueue name.
@@ -17,14 +18,14 @@ KUBECONFIG_KEY: Final = "kubeconfig"
 
 
 class CheckState(Struct, rename="camel"):
-    """How one admission check of a Workload stands: Pending, Ready, Retry or Rejected."""
+    """The state of an admission check of a Workload: Pending, Ready, Retry or Rejected."""
 
     name: str
     state: str = ""
 
 
 class WorkloadStatus(Struct, rename="camel"):
-    """How far Kueue is with a Workload."""
+    """The progress of a Workload in Kueue."""
 
     conditions: list[Condition] = field(default_factory=list)
     admission_checks: list[CheckState] = field(default_factory=list)
@@ -37,13 +38,13 @@ class WorkloadStatus(Struct, rename="camel"):
 
 
 class WorkloadPriority(Struct):
-    """The part of a Workload's spec by which Workloads are put in order."""
+    """The field of a Workload's spec by which Workloads are ordered."""
 
     priority: int | None = None
 
 
 class Workload(Struct, kw_only=True):
-    """What is kept of every Workload of the manager cluster."""
+    """The projection of a Workload of the manager cluster."""
 
     metadata: ObjectMeta
     spec: WorkloadPriority = field(default_factory=WorkloadPriority)
@@ -56,20 +57,20 @@ class Workload(Struct, kw_only=True):
 
 
 class KueuePodSet(Struct, rename="camel"):
-    """Pods of one template; the template stays as it is written."""
+    """Pods of one template, which is kept as written."""
 
     template: Raw
     count: int = 1
 
 
 class PodSets(Struct, rename="camel"):
-    """What a Workload asks for."""
+    """The request of a Workload."""
 
     pod_sets: list[KueuePodSet] = field(default_factory=list)
 
 
 class Asked(Struct):
-    """A Workload with its pod templates; read when it is asked about, and not kept."""
+    """A Workload with its pod templates; read for a question, and not kept."""
 
     metadata: ObjectMeta
     spec: PodSets = field(default_factory=PodSets)
@@ -83,14 +84,14 @@ class CheckParameters(Struct, rename="camel"):
 
 
 class CheckSpec(Struct, rename="camel"):
-    """Which controller an AdmissionCheck belongs to."""
+    """The controller of an AdmissionCheck."""
 
     controller_name: str = ""
     parameters: CheckParameters | None = None
 
 
 class AdmissionCheck(Struct):
-    """A check that a ClusterQueue has before a Workload is admitted."""
+    """A check that a ClusterQueue requires before a Workload is admitted."""
 
     metadata: ObjectMeta
     spec: CheckSpec = field(default_factory=CheckSpec)
@@ -110,14 +111,14 @@ class MultiKueueConfig(Struct):
 
 
 class KubeConfigRef(Struct, rename="camel"):
-    """Where a kubeconfig is."""
+    """The location of a kubeconfig."""
 
     location: str = ""
     location_type: str = "Secret"
 
 
 class ClusterSource(Struct, rename="camel"):
-    """How a worker cluster is reached; a ClusterProfile is not read."""
+    """How a worker cluster is reached; ClusterProfiles are not read."""
 
     kube_config: KubeConfigRef | None = None
 
@@ -129,7 +130,7 @@ class ClusterSpec(Struct, rename="camel"):
 
 
 class ClusterStatus(Struct):
-    """Whether Kueue has a connection to it: the condition Active."""
+    """Whether Kueue is connected to the cluster: the condition Active."""
 
     conditions: list[Condition] | None = None
 

@@ -1,10 +1,10 @@
-"""Writing what Kueue reads: the names of the nominated clusters.
+"""Writes the names of the nominated clusters, which Kueue reads.
 
 `status.nominatedClusterNames` belongs to Kueue's field manager `kueue-admission`: when it admits a
 Workload it applies its fields without that one, and the API server drops the field only if no other
 manager owns it. So a nomination is an apply by that manager, as Kueue's documentation of external
-dispatchers asks for: everything that it owns, as it stands, with the names besides, and only on the
-version that was read.
+dispatchers requires: all fields that it owns, unchanged, plus the names, and only on the version
+that was read.
 """
 
 import json
@@ -16,7 +16,7 @@ from extender.kube.client import APPLY_PATCH, Client
 from extender.kube.errors import RequestRefused
 from extender.kube.wire import decode_object
 
-#: Kueue's field manager of what admission writes.
+#: Kueue's field manager for admission.
 MANAGER: Final = "kueue-admission"
 FIELD: Final = "nominatedClusterNames"
 
@@ -24,11 +24,10 @@ FIELD: Final = "nominatedClusterNames"
 async def nominate(
     client: Client, workload: Mapping[str, Any], clusters: Sequence[str]
 ) -> Workload:
-    """Nominate `clusters` for the Workload, which is as it was read with its managed fields;
-    returns it as it is then.
+    """Nominate `clusters` for the Workload, given as read with its managed fields.
 
-    Raises Conflict where it has changed since, RequestRefused where Kueue's fields are of another
-    version of its API.
+    Raises Conflict if it has changed since, RequestRefused if Kueue's fields are of another version
+    of its API.
     """
     meta = workload["metadata"]
     body = {
@@ -65,7 +64,7 @@ def _status_of(workload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def owned(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of an object that a `fieldsV1` names: what its manager would apply again."""
+    """The part of an object that a `fieldsV1` names, which its manager would apply again."""
     found: dict[str, Any] = {}
     for key, below in fields.items():
         name = key.removeprefix("f:")

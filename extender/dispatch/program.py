@@ -19,7 +19,7 @@ LEASE: Final = "ballast-dispatch"
 
 @dataclass(slots=True, frozen=True)
 class DispatchOptions:
-    """What the command line says; times in seconds."""
+    """The options of the command line; times in seconds."""
 
     identity: str
     metrics_listen: str
@@ -46,7 +46,7 @@ class Dispatch(Observed):
 
     @property
     def is_ready(self) -> bool:
-        """Whether all there was at the start is known."""
+        """Whether everything that existed at the start is known."""
         return all(each.is_synced for each in self._reflectors)
 
     async def run(self) -> None:
@@ -61,7 +61,7 @@ class Dispatch(Observed):
             await election.run(self._lead)
 
     async def _lead(self, leadership: Leadership) -> None:
-        """Begins with nothing remembered: another may have nominated meanwhile."""
+        """Starts with empty memory: another replica may have nominated meanwhile."""
         options = self._options
         self._writer.before_write = leadership.check
         clusters = WorkerClusters(self._reader, options.secrets_namespace, options.answer_s)
@@ -73,8 +73,7 @@ class Dispatch(Observed):
 
 
 async def run(options: DispatchOptions) -> None:
-    """Watch and nominate until cancelled. Raises ListenError or a KubeError when it cannot start
-    as asked."""
+    """Watch and nominate until cancelled. At the start, raises ListenError or KubeError."""
 
     async def serve() -> None:
         path = options.kubeconfig or None

@@ -1,10 +1,10 @@
-"""The rule by which clusters are compared, and its words. Pure.
+"""Compares the clusters' answers, and describes them. Pure.
 
-A cluster where the workload starts now comes before one where it waits. Among the first, one where
-it stops and moves no pod comes before others, then one where it is within quota, then one where
-fewer pods stop or move. Among the others, the one where the start can be known and is soonest. Of
-equals, the one that MultiKueueConfig lists first. A cluster where it can never run, and one that
-gave no answer, are not nominated.
+A cluster where the workload starts now comes before one where it stays pending. Among the former,
+one without evictions and moves comes first, then one within quota, then one with fewer evictions
+and moves. Among the latter, one with a known, early start comes first. Ties go to the one that
+MultiKueueConfig lists first. A cluster where the workload can never run, or that did not answer, is
+not nominated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from extender.view.answers import Prospect
 
-#: Of one cluster's answer; Kubernetes keeps 32 KiB of a condition's message, and 20 clusters fit.
+#: Maximum length of one cluster's answer: 20 clusters fit into the 32 KiB of a condition's message.
 _MOST_SHOWN = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What one cluster answered; `silence` is why it did not, where `prospect` is None."""
+    """One cluster's answer; `silence` is why there is none, if `prospect` is None."""
 
     cluster: str
     prospect: Prospect | None = None
@@ -48,16 +48,15 @@ class Heard:
 
 
 def ranked(heard: Iterable[Heard]) -> list[Heard]:
-    """The clusters where the workload may be sent, best first; `heard` is in the order of the
-    MultiKueueConfig."""
+    """The clusters where the workload may be sent, best first; `heard` is in configured order."""
     return sorted((each for each in heard if each.can_run), key=_rank)
 
 
 def choose(heard: Sequence[Heard], tried: Iterable[str] = ()) -> list[str]:
     """The clusters to nominate: the best one, or none.
 
-    Those of `tried` have let a nomination lapse: they are passed over while there is another. Work
-    without GPUs is not Ballast's to place, so every cluster that gave an answer is nominated, as
+    Clusters in `tried` let a nomination lapse: they are skipped while there is another. A workload
+    without GPUs is not placed by Ballast, so every cluster that answered is nominated, as
     MultiKueue does by itself.
     """
     able = ranked(heard)
@@ -69,7 +68,7 @@ def choose(heard: Sequence[Heard], tried: Iterable[str] = ()) -> list[str]:
 
 
 def _price(found: Prospect) -> str:
-    """How many pods leave for it; empty where none does."""
+    """How many pods are evicted and moved for it; empty if none."""
     counted = (("stops", found.stops), ("moves", found.moves))
     return " and ".join(f"{verb} {n} pod{'' if n == 1 else 's'}" for verb, n in counted if n)
 

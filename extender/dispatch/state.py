@@ -1,4 +1,4 @@
-"""Which Workloads of the manager cluster wait for a nomination, and among which clusters. Pure."""
+"""Which Workloads of the manager cluster need a nomination, and among which clusters. Pure."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,12 +18,12 @@ from extender.dispatch.kinds import (
     Workload,
 )
 
-#: What is watched.
+#: The watched kinds.
 WATCHED: Final = (ADMISSION_CHECKS, CONFIGS, CLUSTERS, WORKLOADS)
 
 
 class DispatchState:
-    """The newest form of each object that is watched."""
+    """The newest version of each watched object."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         """`changed` is called after each event."""
@@ -31,7 +31,7 @@ class DispatchState:
         self._objects: dict[type, dict[str, Any]] = {each.kind: {} for each in WATCHED}
 
     def apply(self, event: Event) -> None:
-        """Take what a watch told."""
+        """Apply an event of a watch."""
         if isinstance(event, Upserted):
             meta = event.obj.metadata
             self._objects[type(event.obj)][f"{meta.namespace}/{meta.name}"] = event.obj
@@ -40,17 +40,16 @@ class DispatchState:
         self._changed()
 
     def pending(self) -> dict[str, Workload]:
-        """Workloads that wait for a cluster, by key: by priority, then the oldest first."""
+        """Workloads that wait for a cluster, by key; ordered by priority, then age."""
         found = [each for each in self._objects[Workload].values() if self.check_of(each)]
         found.sort(key=_turn)
         return {each.key: each for each in found}
 
     def check_of(self, workload: Workload) -> str:
-        """The AdmissionCheck of MultiKueue that holds the Workload; empty where it waits for
-        something else, or for nothing.
+        """MultiKueue's AdmissionCheck for which alone the Workload waits; empty if there is none.
 
-        It has its quota on the manager cluster, every other check is done, and no cluster has
-        admitted it: the moment at which Kueue's own dispatchers nominate.
+        The Workload has its quota on the manager cluster, all other checks are ready, and no
+        cluster has admitted it: the moment at which Kueue's own dispatchers nominate.
         """
         status = workload.status
         is_over = status.has("Finished") or status.has("Evicted") or status.cluster_name
@@ -62,14 +61,14 @@ class DispatchState:
         return ours[0].name if is_due and ours and ours[0].state == "Pending" else ""
 
     def progress(self, namespace: str, name: str) -> Progress:
-        """How far the Workload is."""
+        """The progress of the Workload."""
         found: Workload | None = self._objects[Workload].get(f"{namespace}/{name}")
         if found is None or found.status.has("Finished"):
             return "gone"
         return "admitted" if found.status.cluster_name else "waits"
 
     def clusters_of(self, check: str) -> list[str]:
-        """Names of the clusters of an AdmissionCheck, the preferred first."""
+        """Names of the clusters of an AdmissionCheck, in order of preference."""
         found: AdmissionCheck | None = self._objects[AdmissionCheck].get(f"/{check}")
         parameters = found.spec.parameters if found else None
         if parameters is None or parameters.kind != MultiKueueConfig.__name__:

@@ -1,8 +1,8 @@
-"""When a Workload is asked about, and asked about again. Pure: the clock is given, in seconds.
+"""When the clusters are asked about a Workload, and asked again. Pure: times are given, in seconds.
 
 A nominated cluster has `reserve_s` to admit the Workload. After that the nomination has lapsed: the
-clusters are asked again, those that let one lapse are passed over while there is another, and each
-further nomination holds twice as long as the one before, up to `MOST_RESERVE_TIMES` as long. Where
+clusters are asked again, those that let one lapse are skipped while there is another, and each
+further nomination lasts twice as long as the previous one, up to `MOST_RESERVE_TIMES` as long. If
 no cluster can be nominated, they are asked again after `AGAIN_S`, and then after twice as long each
 time, up to `MOST_AGAIN_S`.
 """
@@ -19,21 +19,21 @@ from extender.view.answers import WantedWorkload
 AGAIN_S: Final = 10.0
 MOST_AGAIN_S: Final = 600.0
 MOST_RESERVE_TIMES: Final = 8
-#: From a nomination until its pods are in the worker's picture, a question about other work has to
-#: count them itself: until Kueue says that the cluster has admitted it, and for some seconds more
-#: in which the pods are made; no longer than `SETTLE_S` in all.
+#: From a nomination until its pods are in the worker's picture, questions about other Workloads
+#: have to include it: until Kueue reports that the cluster has admitted it, and some seconds more
+#: in which the pods are created; no longer than `SETTLE_S` in all.
 SETTLE_S: Final = 60.0
 ARRIVES_S: Final = 5.0
-#: So many nominations are counted at most, the newest first, with templates of so many bytes: a
-#: worker reads questions of up to 1 MiB.
+#: At most this many nominations are included, the newest first, with this many bytes of templates:
+#: a worker reads questions of up to 1 MiB.
 MOST_IN_FLIGHT: Final = 20
 MOST_BYTES_IN_FLIGHT: Final = 2**19
 
 
 @dataclass(slots=True)
 class Turn:
-    """What is remembered of one Workload, by its UID. `due` is when it is asked about next;
-    `version` is that of the nomination, since a watch may still tell what was before."""
+    """The memory about one Workload, by its UID. `due` is when it is handled next; `version` is
+    that of the nomination, since a watch may still deliver an older one."""
 
     uid: str
     due: float
@@ -46,7 +46,7 @@ class Turn:
 
 @dataclass(slots=True)
 class _Sent:
-    """Work that was nominated and may not have arrived."""
+    """A nominated Workload that may not have arrived."""
 
     cluster: str
     until: float
@@ -56,7 +56,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class Turns:
-    """The turns of all Workloads that wait, and what is under way to clusters."""
+    """The turns of all waiting Workloads, and the nominations in flight."""
 
     reserve_s: float
     clock: Callable[[], float]
@@ -64,9 +64,9 @@ class Turns:
     _sent: list[_Sent] = field(default_factory=list)
 
     def look(self, workload: Workload) -> Turn:
-        """The turn of a Workload that waits; a new one where it was not known.
+        """The turn of a waiting Workload; a new one if it is unknown.
 
-        A nomination that is found, as after a restart, has its whole time from now on.
+        An existing nomination, as after a restart, has its full time from now on.
         """
         key, meta, now = workload.key, workload.metadata, self.clock()
         found, named = self._of.get(key), tuple(workload.status.nominated_cluster_names)
@@ -74,12 +74,12 @@ class Turns:
             found = self._of[key] = Turn(meta.uid, now, named)
             found.due = now + self.reserve_s if named else now
         elif found.nominated and not named and version_of(meta) > found.version:
-            # Kueue evicted it and began anew, so it is asked about anew.
+            # Kueue evicted it and started over, so the clusters are asked again.
             found = self._of[key] = Turn(meta.uid, now)
         return found
 
     def keep(self, pending: Container[str], progress: Callable[[str, str], Progress]) -> None:
-        """Forget turns of all others, which wait no longer, and what is under way no more."""
+        """Drop the turns of Workloads that no longer wait, and nominations that have arrived."""
         self._of = {key: turn for key, turn in self._of.items() if key in pending}
         now, kept = self.clock(), []
         for sent in self._sent:
@@ -91,14 +91,14 @@ class Turns:
         self._sent = kept
 
     def lapse(self, turn: Turn) -> None:
-        """Before it is asked about again: no nominated cluster has admitted it in time."""
+        """Before a Workload is handled again: no nominated cluster has admitted it in time."""
         if turn.nominated:
             turn.tried |= frozenset(turn.nominated)
             turn.n_lapsed += 1
             turn.nominated = ()
 
     def nominate(self, turn: Turn, clusters: Iterable[str], wanted: WantedWorkload) -> None:
-        """The clusters were nominated for `wanted`, now."""
+        """Record that the clusters were nominated for `wanted` now."""
         now = self.clock()
         turn.nominated, turn.n_refused = tuple(clusters), 0
         turn.due = now + self.reserve_s * min(2**turn.n_lapsed, MOST_RESERVE_TIMES)
@@ -107,13 +107,13 @@ class Turns:
         self._sent = [*kept, *new]
 
     def refuse(self, turn: Turn) -> None:
-        """No cluster could be nominated."""
+        """Record that no cluster could be nominated."""
         turn.due = self.clock() + min(AGAIN_S * 2 ** min(turn.n_refused, 30), MOST_AGAIN_S)
         turn.n_refused += 1
 
     def in_flight(self, cluster: str, beside: WantedWorkload) -> list[WantedWorkload]:
-        """What was nominated there so lately that it may not have arrived, the oldest first; not
-        the workload itself."""
+        """Recent nominations of the cluster that may not have arrived, except the workload's own;
+        the oldest first."""
         now = self.clock()
         there = (each for each in self._sent if each.cluster == cluster and each.until > now)
         found = [each.wanted for each in there if not _is_same(each, beside)][-MOST_IN_FLIGHT:]
@@ -127,7 +127,7 @@ class Turns:
 
 
 def version_of(meta: ObjectMeta) -> int:
-    """The object's version as a number, by which versions are put in order; 0 for none."""
+    """The object's version as an ordered number; 0 if it has none."""
     return int(meta.resource_version) if meta.resource_version.isdecimal() else 0
 
 

@@ -1,8 +1,7 @@
-"""A cluster that another scheduler runs, as the model of a cluster that Ballast runs.
+"""Models a cluster that another scheduler runs as if Ballast ran it.
 
-Pure. Every pod with GPUs in a namespace of a project becomes what admission would have made of it,
-and every one that has a node gets a row in a ledger that exists here only. What had to be assumed
-is counted by the sentence that says it.
+Pure. Every GPU pod in a namespace of a project is changed as by admission, and every one with a
+node gets a row in a ledger that exists only here. Assumptions are counted, each with a sentence.
 """
 
 from collections import Counter
@@ -54,14 +53,14 @@ from webhooks.vocabulary import speaks, translate
 
 QueueObject = GpuDepartment | GpuProject | GpuNodePool | GpuTopology
 
-#: Namespaces in which KAI Scheduler and Run:ai keep a pod for every card that they share. The pods
-#: that share the card are counted themselves.
+#: Namespaces in which KAI Scheduler and Run:ai keep a pod for every shared card. The pods that
+#: share the card are counted themselves.
 _KEEPERS: Final = ("kai-resource-reservation", "runai-reservation")
-#: On pods of KAI Scheduler and Run:ai: those of one value share a card.
+#: On pods of KAI Scheduler and Run:ai: pods with the same value share a card.
 _SHARED_CARD: Final = "runai-gpu-group"
-#: Gates of other schedulers: they hold what waits for a quota, as ours does.
+#: Gates of other schedulers that hold pods for a quota, as ours does.
 _GATES_OF_PEERS: Final = ("kueue.x-k8s.io/",)
-#: What names a gang in the words of others: annotations, then labels.
+#: Annotations, then labels, of other schedulers that name a gang.
 _GROUP_NOTES: Final = ("scheduling.k8s.io/group-name", "pod-group-name")
 _GROUP_WORDS: Final = (
     "kueue.x-k8s.io/pod-group-name",
@@ -69,7 +68,7 @@ _GROUP_WORDS: Final = (
     "ray.io/cluster",
     "training.kubeflow.org/job-name",
 )
-#: Preemptible in Ballast is what has less.
+#: Priorities below this are preemptible in Ballast.
 _NOT_PREEMPTIBLE: Final = 100
 _DEPARTMENT: Final = "all"
 
@@ -90,8 +89,8 @@ NO_SAVES: Final = "running pods do not say how often they save their work"
 
 @dataclass(slots=True)
 class Seen:
-    """What the API server has. `ended` are pods that had a node and are gone since the last look;
-    `peers` is what objects of the other scheduler say."""
+    """The objects of the cluster. `ended` are pods with a node that were removed since the last
+    look; `peers` is read from the other scheduler's objects."""
 
     nodes: Iterable[Node] = ()
     pods: Iterable[Pod] = ()
@@ -103,8 +102,8 @@ class Seen:
 
 @dataclass(slots=True)
 class Adopted:
-    """The model, and how many pods each assumption is about. `started` is when work that no pod is
-    left of started, in unix seconds, by the key that it had while it waited."""
+    """The model, and how many pods each assumption concerns. `started` is when workloads without
+    remaining pods started, in unix seconds, by their key while they were pending."""
 
     state: ClusterState
     assumed: Counter[str]
@@ -112,14 +111,14 @@ class Adopted:
 
 
 def adopt(seen: Seen, queues: Sequence[QueueObject] = ()) -> Adopted:
-    """The cluster as if Ballast ran it, with these queues; without any, each namespace that has a
-    pod with GPUs is a project, and all have the same weight."""
+    """The cluster as if Ballast ran it, with these queues; without any, each namespace with a GPU
+    pod is a project, all with the same weight."""
     return _Adoption(seen, queues).run()
 
 
 @dataclass(slots=True)
 class _Cards:
-    """What is free of the cards of one node, in milli."""
+    """Free milli-GPU of the cards of one node."""
 
     devices: tuple[Device, ...]
     free: list[int]
@@ -130,7 +129,7 @@ class _Cards:
         return cls(devices, [MILLI_PER_GPU] * len(devices))
 
     def take(self, demand: Demand, shared_card: str) -> list[CardShare]:
-        """Cards for a pod that runs there; empty where it has not enough."""
+        """Cards for a running pod; empty if the node has too few."""
         milli = demand.milli
         if demand.gpu_memory_mib and self.devices:
             milli = share_milli(demand.gpu_memory_mib, self.devices[0].memory_mib)
@@ -164,7 +163,7 @@ class _Adoption:
             self._state.apply(Upserted(each))
         ledgers = self._state.differences().to_create
         self._cards = {name: _Cards.of(devices) for name, devices in ledgers.items()}
-        # What has whole cards comes first: a shared card is then never cut off for it.
+        # Pods with whole cards come first, so that no shared card is carved out of theirs.
         for pod in sorted(self._pods, key=lambda each: (not _is_whole(each), _age_of(each))):
             self._take(pod)
         for name, devices in ledgers.items():
@@ -212,7 +211,7 @@ class _Adoption:
             self._give_row(mine, demand, project)
 
     def _in_our_words(self, pod: Pod) -> Pod:
-        """The pod with a request that `read_demand` understands."""
+        """The pod with a request in our vocabulary."""
         if not speaks(pod):
             return pod
         try:
@@ -234,9 +233,9 @@ class _Adoption:
         self._assumed[NO_SAVES] += bool(pod.spec.node_name) and not says_saves
 
     def _admitted(self, pod: Pod) -> Pod:
-        """The pod as admission leaves it: of the project of its namespace, in its gang, with the
-        usual priority where it names none, and behind our gate while it has no node. Its volumes
-        are left out, since no claim is read here and an unread one holds a pod back."""
+        """The pod as after admission: in the project of its namespace and in its gang, with the
+        default priority if it names none, and gated while it has no node. Volumes are removed,
+        because claims are not read here and an unread claim would hold back the pod."""
         meta, spec = pod.metadata, pod.spec
         labels = {key: value for key, value in (meta.labels or {}).items()
                   if key not in PROJECT_LABELS}  # fmt: skip
@@ -287,7 +286,7 @@ class _Adoption:
 
 
 def _by_namespace(queues: Iterable[QueueObject]) -> dict[str, str]:
-    """Project by namespace: the oldest that lists it, the first by name of one second."""
+    """Project by namespace: the oldest that lists it; of equal age, the first by name."""
     projects = [each for each in queues if isinstance(each, GpuProject)]
     projects.sort(key=lambda each: (unix_s(each.metadata.creation_timestamp), each.metadata.name))
     return {
@@ -328,7 +327,7 @@ def _states_size(labels: Mapping[str, str], notes: Mapping[str, str]) -> bool:
 
 
 def _project_per_namespace(pods: Iterable[Pod]) -> list[QueueObject]:
-    """A project for each namespace that has a pod with GPUs; the cluster's own have none."""
+    """A project for each namespace with a GPU pod, except the system namespaces."""
     spaces = sorted(
         {
             pod.metadata.namespace

@@ -6,15 +6,15 @@ from msgspec import field
 
 from extender.view.answers import Answer
 
-#: What became of work that waited: in the cluster as it was, by the last look.
+#: What happened to a pending workload in the actual cluster, by the last look.
 Outcome = Literal["started", "waits", "gone"]
 
 
 class ShadowProject(Answer, kw_only=True):
     """One project, over all node pools: averages over the looks, in GPUs.
 
-    `held` and `waiting` are of the cluster; `ballast_held` and `ballast_waiting` what they would be
-    once the decision of the same moment is carried out.
+    `held` and `waiting` are the cluster's; `ballast_held` and `ballast_waiting` are the same after
+    the decision of that moment is carried out.
     """
 
     project: str
@@ -28,11 +28,11 @@ class ShadowProject(Answer, kw_only=True):
 
 
 class ShadowWork(Answer, kw_only=True):
-    """One wait of a workload that some look saw, and what became of it.
+    """One wait of a workload that a look saw, and its outcome.
 
-    `ballast_seconds` is how long it would have waited until the first decision with a place for it;
-    absent where there was none, and at most so long where that was the first look. `message` is
-    where that place was, or why there was none.
+    `ballast_seconds` is the wait until the first decision that placed it; absent without one, and
+    an upper bound if that was the first look. `message` says where it was placed, or why it was
+    not.
     """
 
     workload: str
@@ -45,14 +45,14 @@ class ShadowWork(Answer, kw_only=True):
     ballast_seconds: int | None = None
     ballast_at_first_look: bool = False
     message: str = ""
-    #: Projects whose work would be stopped or moved for it, and how many pods of each.
+    #: Projects whose pods would be stopped or moved for it, and the number of pods of each.
     taken: dict[str, int] = field(default_factory=dict)
 
 
 class ShadowStop(Answer, kw_only=True):
-    """Pods of one workload that a decision would stop or move, and the workload it is for.
+    """Pods of one workload that a decision would stop or move, and the beneficiary.
 
-    `lost` are the GPU-hours of work that have to be done again, by the first such decision.
+    `lost` are the GPU-hours of work that have to be repeated, by the first such decision.
     """
 
     what: Literal["stops", "moves"]
@@ -67,7 +67,7 @@ class ShadowStop(Answer, kw_only=True):
 
 
 class ShadowLook(Answer, kw_only=True):
-    """One look, in GPUs: `idle` are those free on ready nodes."""
+    """One look, in GPUs: `idle` are free ones on ready nodes."""
 
     time: str
     held: str
@@ -85,12 +85,12 @@ class Assumption(Answer, kw_only=True):
 
 
 class ShadowReport(Answer, kw_only=True):
-    """What Ballast would have decided in the time from the first look to the last.
+    """Ballast's decisions in the time from the first look to the last.
 
-    `idle_while_waiting` is the average of idle GPUs over the looks at which work waited, and
-    `ballast_idle_while_waiting` what would be left of them. `waited`, `would_start`, `would_stop`
-    and `would_move` count workloads, each once; `work` and `stops` have up to 5,000 lines, and
-    `left_out`, `stops_left_out` and `moves_left_out` count those that they have not.
+    `idle_while_waiting` is the average of idle GPUs over the looks with pending workloads, and
+    `ballast_idle_while_waiting` the part that would remain idle. `waited`, `would_start`,
+    `would_stop` and `would_move` count workloads, each once; `work` and `stops` have up to 5,000
+    lines, and `left_out`, `stops_left_out` and `moves_left_out` count further ones.
     """
 
     kind: str = "ShadowReport"

@@ -101,7 +101,7 @@ def _text_of(path: Path) -> str:
 
 
 def _write(path: Path, mode: Literal["a", "w"], text: str) -> None:
-    """Write to the file; nothing, with mode `a`, tells before the looks whether it can be done."""
+    """Write to the file; mode `a` without text checks before the looks that this is possible."""
     try:
         with path.open(mode, encoding="utf-8") as file:
             file.write(text)

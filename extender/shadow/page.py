@@ -1,4 +1,4 @@
-"""The report as one page of HTML: nothing is loaded from elsewhere, and it prints."""
+"""The report as one self-contained, printable page of HTML."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,7 +13,7 @@ from extender.shadow.record import MOST_LINES
 _HERE: Final = Path(__file__).parent
 #: Rows of a table; the JSON has more.
 MOST_ROWS: Final = 200
-#: Size of the curve, in units of the picture.
+#: Size of the curve in SVG units.
 _WIDE: Final = 960
 _HIGH: Final = 180
 
@@ -57,17 +57,17 @@ def duration(seconds: int) -> str:
 
 
 def clock(time: str) -> str:
-    """An API time for people: date and minute, in UTC."""
+    """An API time for display: date and minute, in UTC."""
     return f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M} UTC"
 
 
 def percent(figure: str, scale: float) -> float:
-    """How much of the scale the figure is, in percent."""
+    """The figure in percent of the scale."""
     return round(100 * float(figure) / scale, 2)
 
 
 def curves(series: list[ShadowLook]) -> dict[str, str]:
-    """Points of polylines by the name of their figure; empty for less than three looks."""
+    """Points of polylines by the name of their figure; empty for fewer than three looks."""
     if len(series) < 3:
         return {}
     names = ("held", "ballast_held", "waiting")

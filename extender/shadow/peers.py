@@ -1,7 +1,7 @@
-"""What objects of other schedulers say of work: sizes of gangs, and work that has no pods yet.
+"""Reads objects of other schedulers: sizes of gangs, and workloads without pods.
 
 KAI Scheduler and Volcano keep the size of a gang in a PodGroup; Kueue keeps a Job suspended while
-its Workload waits for a quota, so the Workload is all there is.
+its Workload waits for a quota, so only the Workload exists.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec
 from extender.convert.fields import Manifest, Served
 from extender.state.pods.facts import unix_s
 
-#: What a live cluster is asked for; kinds that it lacks are passed over.
+#: The kinds that are listed in a live cluster; missing kinds are skipped.
 GROUPS: Final = (
     Served("scheduling.run.ai", "podgroups", ("v2alpha2",)),
     Served("scheduling.volcano.sh", "podgroups", ("v1beta1",)),
 )
 WORKLOADS: Final = Served("kueue.x-k8s.io", "workloads", ("v1beta2", "v1beta1"))
-#: More pods of one waiting Workload than this are not made.
+#: Maximum number of modelled pods of one pending Workload.
 _MOST_PODS: Final = 4096
 
 #: Conditions of a Workload whose Job is no longer suspended.
@@ -35,9 +35,8 @@ NOT_A_WORKLOAD: Final = "Workloads of Kueue could not be read"
 
 @dataclass(slots=True)
 class Peers:
-    """Pods that must run together by `namespace/name` of their gang, when those of Kueue were
-    admitted in unix seconds, gangs of Volcano that are not enqueued, pods that will be made, and
-    what is not understood."""
+    """Sizes of gangs by `namespace/name`, admission times of Kueue's Workloads in unix seconds,
+    gangs of Volcano that are not enqueued, pods of pending Workloads, and assumptions."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
@@ -47,7 +46,7 @@ class Peers:
 
 
 def read_peers(groups: Iterable[Manifest], workloads: Iterable[Manifest]) -> Peers:
-    """What the objects say; one that is not understood is counted and passed over."""
+    """Read the objects; invalid ones are counted and skipped."""
     peers = Peers()
     for group in groups:
         meta, spec = group.get("metadata") or {}, group.get("spec") or {}
@@ -69,7 +68,7 @@ def read_peers(groups: Iterable[Manifest], workloads: Iterable[Manifest]) -> Pee
 
 
 def _pods_of(workload: Manifest) -> Iterator[Pod]:
-    """The pods that a Workload of Kueue stands for while it waits; none where pods exist."""
+    """The pods that a pending Workload of Kueue represents; none if pods exist."""
     meta = msgspec.convert(workload["metadata"], ObjectMeta, strict=False)
     spec = workload["spec"]
     if not _waits(workload) or any(each.kind == "Pod" for each in meta.owner_references or ()):
@@ -77,7 +76,7 @@ def _pods_of(workload: Manifest) -> Iterator[Pod]:
     sets = spec["podSets"]
     size = sum(int(each.get("minCount") or each["count"]) for each in sets)
     owner = (meta.owner_references or [OwnerReference()])[0]
-    # What Kueue stopped waits since then, not since it was made.
+    # An evicted Workload is pending since its eviction, not since its creation.
     since = _time_of(workload, {"Evicted"}) or meta.creation_timestamp
     made = 0
     for each in sets:
@@ -110,7 +109,7 @@ def _waits(workload: Manifest) -> bool:
 
 
 def _true(workload: Manifest, kinds: Set[str]) -> Iterator[dict[str, Any]]:
-    """The conditions of these kinds that are true."""
+    """The true conditions of these types."""
     conditions: list[dict[str, Any]] = (workload.get("status") or {}).get("conditions") or []
     for each in conditions:
         if each.get("type") in kinds and each.get("status") == "True":
@@ -118,7 +117,7 @@ def _true(workload: Manifest, kinds: Set[str]) -> Iterator[dict[str, Any]]:
 
 
 def _time_of(workload: Manifest, kinds: Set[str]) -> datetime | None:
-    """When the first of these conditions became true; None where none is."""
+    """When the first of these conditions became true; None if none is."""
     times = [str(each.get("lastTransitionTime") or _LONG_AGO) for each in _true(workload, kinds)]
     return msgspec.convert(min(times), datetime, strict=False) if times else None
 

@@ -1,4 +1,4 @@
-"""Watches what a cluster has, and takes one look after the other. Lists and watches only."""
+"""Watches a cluster, and takes looks at it. Lists and watches only."""
 
 import asyncio
 import time
@@ -35,16 +35,16 @@ _KINDS: Final[dict[str, type[QueueObject]]] = {
     "GpuNodePool": GpuNodePool,
     "GpuTopology": GpuTopology,
 }
-#: A cluster that can be read at all answers its first lists in less.
+#: A readable cluster answers its first lists in less time.
 _SYNC_S: Final = 120.0
 
 
-#: The count is of kinds, at the look at which most failed.
+#: The number of kinds, at the look at which most lists failed.
 OLD_LISTS: Final = "lists of the other scheduler's objects failed, so a look used those before"
 
 
 class QueueFileError(ValueError):
-    """A file of queues can't be used; the message says why."""
+    """A file of queues is invalid; the message says why."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,14 +56,14 @@ class Window:
 
 
 class Watched:
-    """Every object that the cluster has, as the watch last told it."""
+    """Every object of the cluster, as of the last watch event."""
 
     def __init__(self) -> None:
         self._objects: dict[type, dict[str, Any]] = {each.kind: {} for each in WATCHED}
         self._ended: list[Pod] = []
 
     def deliver(self, event: Event) -> None:
-        """Take what the watch says."""
+        """Apply an event."""
         match event:
             case Upserted(obj):
                 self._objects[type(obj)][obj.metadata.uid] = obj
@@ -75,7 +75,7 @@ class Watched:
     def adopted(
         self, queues: Sequence[QueueObject], groups: list[Manifest], workloads: list[Manifest]
     ) -> Adopted:
-        """The cluster of now as if Ballast ran it, and what has ended since the last look."""
+        """The current cluster as if Ballast ran it, and the pods that ended since the last look."""
         ended, self._ended = self._ended, []
         seen = Seen(
             nodes=self._objects[Node].values(),
@@ -94,9 +94,9 @@ async def watch(
     window: Window,
     tell: Callable[[Record], None],
 ) -> Record:
-    """The record of all looks; `tell` hears of each. A cancelled wait ends the window early."""
+    """The record of all looks; `tell` is called after each. Cancellation ends the window early."""
     for resource in WATCHED:
-        # A refusal is one sentence here; a reflector would try again for ever.
+        # A refusal is reported in one sentence; a reflector would retry for ever.
         await client.send(Call("GET", resource.url(), query={"limit": "1"}))
     watched, peers = Watched(), PeerLists(client)
     record = Record(is_by_namespace=not queues)
@@ -131,7 +131,7 @@ async def watch(
 
 
 class PeerLists:
-    """The objects of other schedulers as they were last listed."""
+    """The objects of other schedulers, as last listed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -148,8 +148,8 @@ class PeerLists:
         return self._listed[WORKLOADS.group]
 
     async def refresh(self) -> int:
-        """List them again; returns how many kinds have to stay as they are. Raises KubeError where
-        the first list fails."""
+        """List them again; returns how many kinds failed and keep their old list. Raises KubeError
+        if a first list fails."""
         n_failed = 0
         for served in (*GROUPS, WORKLOADS):
             try:
@@ -162,7 +162,7 @@ class PeerLists:
 
 
 async def _served(client: Client, served: Served) -> list[Manifest]:
-    """The objects of a peer's kind; none where there is no such kind, or it may not be listed."""
+    """The objects of a peer's kind; empty if it does not exist or may not be listed."""
     for version in served.versions:
         root = f"{served.group}/{version}"
         items = await listed_or_none(client, f"/apis/{root}/{served.plural}")
@@ -172,7 +172,7 @@ async def _served(client: Client, served: Served) -> list[Manifest]:
 
 
 def read_queues(path: Path, text: str) -> list[QueueObject]:
-    """The queues of a file; other objects are passed over. Raises QueueFileError."""
+    """The queues of a file; other objects are skipped. Raises QueueFileError."""
     try:
         documents = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:

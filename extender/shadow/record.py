@@ -1,7 +1,7 @@
-"""One look at the cluster after the other, folded into the report.
+"""Accumulates looks at the cluster into the report.
 
-Each look is one decision on the cluster as it is; what follows from earlier decisions is not
-carried on, because it is not known when the work would have ended.
+Each look is one decision on the actual cluster. Consequences of earlier decisions are not carried
+over, because it is unknown when the workloads would have ended.
 """
 
 from collections import Counter, defaultdict
@@ -25,9 +25,9 @@ from extender.view.line import as_time
 from extender.view.picture import Picture, asked_milli, is_limited, leaving, waits
 from extender.view.simulate import fates_of, format_hours, lost_milli_seconds
 
-#: Lines of the report that are kept: a week of a busy cluster has more, and they are counted.
+#: Limit on lines of the report: a week of a busy cluster has more, and they are counted.
 MOST_LINES: Final = 5_000
-#: Points of the curve; of more, every second is dropped.
+#: Limit on points of the curve; beyond it, every second one is dropped.
 _MOST_POINTS: Final = 400
 
 
@@ -44,7 +44,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Work:
-    """A workload that waited; times in unix seconds, 0 where it has not come to that."""
+    """A pending workload; times in unix seconds, 0 if not reached."""
 
     entry: ShadowWork
     since_s: int
@@ -62,7 +62,7 @@ class Record:
     _idle: int = 0
     _ballast_idle: int = 0
     _sums: dict[str, _Sums] = field(default_factory=dict)
-    #: The last wait of each workload, and all waits in order.
+    #: The last wait of each workload; then all waits in order.
     _work: dict[tuple[str, int], _Work] = field(default_factory=dict)
     _waits: list[_Work] = field(default_factory=list)
     _stops: dict[tuple[str, str, str], ShadowStop] = field(default_factory=dict)
@@ -73,13 +73,13 @@ class Record:
     _last: Picture | None = None
     _left_out: set[tuple[str, int]] = field(default_factory=set)
     _stops_left_out: set[tuple[str, str, str]] = field(default_factory=set)
-    #: Keys of the workloads that waited, would start, would be stopped and would be moved.
+    #: Keys of the workloads that were pending, would start, be stopped and be moved.
     _keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def look(
         self, picture: Picture, assumed: Mapping[str, int], started: Mapping[str, int] | None = None
     ) -> None:
-        """Take one more look. `started` is when work that is gone started, by its key."""
+        """Add a look. `started` is when removed workloads started, by key."""
         now_s = picture.snapshot.now_s
         self._first_s = self._first_s or now_s
         self._last = picture
@@ -97,11 +97,11 @@ class Record:
 
     @property
     def looks(self) -> int:
-        """How many looks there were."""
+        """The number of looks."""
         return self._looks
 
     def report(self) -> ShadowReport:
-        """What the looks so far have shown; raises ValueError before the first."""
+        """The report of all looks so far; raises ValueError before the first."""
         if self._last is None:
             raise ValueError("there was no look yet")
         cards = self._last.snapshot.nodes.cards
@@ -184,7 +184,8 @@ class Record:
             self._step *= 2
 
     def _note_work(self, picture: Picture) -> None:
-        """What waits, what Ballast would start of it, and what has started since the last look."""
+        """Record pending workloads, those that Ballast would start, and those that have started
+        since the last look."""
         fates, now_s = fates_of(picture), picture.snapshot.now_s
         for each in picture.snapshot.workloads.values():
             if any(map(waits, each.pods)):
@@ -200,8 +201,7 @@ class Record:
                 _end(met, "started", min(max(started, default=now_s), now_s))
 
     def _wait_of(self, workload: WorkloadView) -> _Work | None:
-        """The wait that the workload is in: a new one where it has run since the last. None where
-        the report has no more room."""
+        """The workload's current wait, a new one if it has run since; None in a full report."""
         identity = _identity(workload)
         known = self._work.get(identity)
         if known is not None and not known.end_s:
@@ -216,7 +216,7 @@ class Record:
     def _note_wait(
         self, picture: Picture, work: _Work, fate: Mapping[str, tuple[int, int, str]]
     ) -> None:
-        """The workload waits at this look, and what Ballast would do about it."""
+        """Record that the workload is pending, and Ballast's decision about it."""
         line, now_s = work.entry, picture.snapshot.now_s
         line.seconds = max(0, now_s - work.since_s)
         if work.ballast_s:
@@ -230,7 +230,7 @@ class Record:
             line.message = fate["waits"][2] if "waits" in fate else ""
 
     def _note_gone(self, picture: Picture, started: Mapping[str, int]) -> None:
-        """What waited at an earlier look and is not there any more."""
+        """Record the end of waits of workloads that no longer exist."""
         now_s = picture.snapshot.now_s
         there = set(map(_identity, picture.snapshot.workloads.values()))
         for identity, known in self._work.items():
@@ -243,7 +243,7 @@ class Record:
                 _end(known, "gone", now_s)
 
     def _note_stops(self, picture: Picture) -> None:
-        """What would be stopped or moved: each workload once for each workload that it is for."""
+        """Record pods that would be stopped or moved, once for each workload and beneficiary."""
         found: dict[tuple[str, str, str], list[PodView]] = {}
         notes: dict[tuple[str, str, str], str] = {}
         for each in leaving(picture.plan):
@@ -279,7 +279,7 @@ class Record:
 
 
 def _identity(workload: WorkloadView) -> tuple[str, int]:
-    """Tells the workload from another of its name, made later."""
+    """Distinguishes the workload from a later one of the same name."""
     return workload.key, workload.created_at
 
 
@@ -336,7 +336,7 @@ def _figures(picture: Picture) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _idle(picture: Picture) -> int:
-    """Milli-GPU that are free on ready nodes."""
+    """Free milli-GPU on ready nodes."""
     table = picture.snapshot.nodes
     cards = table.cards
     return sum(
@@ -348,7 +348,7 @@ def _idle(picture: Picture) -> int:
 
 
 def _taken_for(picture: Picture, key: str) -> dict[str, int]:
-    """Pods that would leave for the workload, by their project."""
+    """Pods that would be stopped or moved for the workload, by their project."""
     found: Counter[str] = Counter()
     for each in leaving(picture.plan):
         if each.beneficiary == key:
