@@ -1,4 +1,4 @@
-"""Reading a foreign object so that no field of it is forgotten: what is not taken is reported."""
+"""Reads a foreign object such that every field that is not taken is reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from extender.api.names import API_VERSION
 
 Manifest = dict[str, Any]
 
-#: What the API server writes, which says nothing that could be lost.
+#: Fields that the API server writes, whose loss means nothing.
 _SERVER: Final = frozenset(
     {
         "apiVersion",
@@ -32,7 +32,7 @@ _USUAL: Final = "there is no counterpart"
 
 @dataclass(slots=True, frozen=True)
 class Served:
-    """Objects that a live cluster is asked for, by the versions of their group, newest first."""
+    """Objects to list in a live cluster, by the versions of their group, newest first."""
 
     group: str
     plural: str
@@ -41,7 +41,7 @@ class Served:
 
 @dataclass(slots=True, frozen=True)
 class Lost:
-    """A field of an object that has no counterpart, or not the same one, and why."""
+    """A field of an object without an exact counterpart, and why."""
 
     object: str
     field: str
@@ -53,7 +53,7 @@ class Lost:
 
 @dataclass(slots=True)
 class Converted:
-    """What came of some foreign objects. `notes` are decisions that a person should know."""
+    """The result of converting objects. `notes` are decisions that the user should know."""
 
     objects: list[Manifest] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Converted:
 
 
 class Fields:
-    """One foreign object. `take` reads a field and counts it as carried over."""
+    """One foreign object. `take` reads a field and marks it as converted."""
 
     def __init__(self, manifest: Mapping[str, Any], named: str = "") -> None:
         self._manifest = manifest
@@ -78,11 +78,11 @@ class Fields:
 
     @property
     def namespace(self) -> str:
-        """metadata.namespace, empty where there is none."""
+        """metadata.namespace, empty if there is none."""
         return str((self._manifest.get("metadata") or {}).get("namespace", ""))
 
     def take(self, path: str, absent: Any = None) -> Any:
-        """The value at a path such as `spec.resources.gpu`, with all that is in it."""
+        """The whole value at a path such as `spec.resources.gpu`."""
         self._taken.add(path)
         found: Any = self._manifest
         for key in path.split("."):
@@ -92,9 +92,9 @@ class Fields:
         return found
 
     def lost(self, why: Mapping[str, str]) -> Iterator[Lost]:
-        """What was not taken, leaf by leaf; `why` has reasons by the beginning of a path.
+        """The fields that were not taken, leaf by leaf; `why` has reasons by the prefix of a path.
 
-        A value that is empty, false or None says nothing, and is not lost.
+        Empty, false and None values are not reported.
         """
         for path, value in _leaves("", self._manifest):
             if _says_nothing(value) or self._is_taken(path):
@@ -110,13 +110,13 @@ class Fields:
 def new_object(
     kind: str, name: str, spec: Manifest, *, namespace: str = "", version: str = API_VERSION
 ) -> Manifest:
-    """A new object, of Ballast unless another version is named."""
+    """A new object, of Ballast unless another version is given."""
     meta = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def topology_of(manifest: Manifest, why: Mapping[str, str], done: Converted) -> Manifest:
-    """The GpuTopology of a Topology, which KAI and Kueue write alike."""
+    """The GpuTopology of a Topology, whose format KAI and Kueue share."""
     each = Fields(manifest)
     levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
     done.lost += each.lost(why)

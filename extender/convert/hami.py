@@ -1,6 +1,6 @@
-"""HAMi: pods that ask for parts of a GPU by resources, as pods that ask by annotations.
+"""HAMi: converts pods that request parts of a GPU by resources to pods that do so by annotations.
 
-HAMi has no queues: projects are yours to write.
+HAMi has no queues; projects have to be written by hand.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from extender.convert.templates import adopted, containers_of, is_workload, note
 
 @dataclass(slots=True, frozen=True)
 class Words:
-    """The resources by which a vGPU is asked for."""
+    """The resources with which a vGPU is requested."""
 
     number: str
     memory: str
@@ -29,7 +29,7 @@ _HAMI: Final = Words(
     "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage"
 )
 SCHEDULERS: Final = ("hami-scheduler", "vgpu-scheduler", "4pd-scheduler")
-#: Annotations that steer HAMi, and why Ballast has none like them.
+#: Annotations that control HAMi, and why Ballast has no counterpart.
 _WHY: Final = {
     "hami.io/node-scheduler-policy": "placement of the GpuNodePool says so for all its pods",
     "hami.io/gpu-scheduler-policy": "placement of the GpuNodePool says so for all its pods",
@@ -50,7 +50,7 @@ _SHAPES: Final = {"ConfigMap": {"data": dict}}
 
 
 def convert(objects: Iterable[Manifest]) -> Converted:
-    """All of them as ours."""
+    """Convert all objects."""
     done = Converted()
     for manifest in shaped(objects, _SHAPES):
         if is_workload(manifest):
@@ -65,7 +65,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
 
 
 def change(template: Manifest, words: Words, named: str, done: Converted) -> None:
-    """Turn the resources of the template's containers into annotations of its pods."""
+    """Convert the resources of the template's containers to annotations of its pods."""
     _look_at_notes(template, named, done)
     asked = [(each, _take(each, words, named)) for each in containers_of(template)]
     asked = [(each, given) for each, given in asked if given]
@@ -97,7 +97,7 @@ def change(template: Manifest, words: Words, named: str, done: Converted) -> Non
 
 
 def _take(container: Manifest, words: Words, named: str) -> dict[str, int]:
-    """What the container asks for by these words, taken out of its resources."""
+    """The container's requests in these resources, which are removed from it."""
     found: dict[str, int] = {}
     resources = container.get("resources") or {}
     for part in ("requests", "limits"):
@@ -124,7 +124,7 @@ def _look_at_notes(template: Manifest, named: str, done: Converted) -> None:
 
 
 def _config(manifest: Manifest, done: Converted) -> None:
-    """The device plugin's configuration: what it scales has no counterpart."""
+    """The device plugin's configuration: its scaling has no counterpart."""
     named = Fields(manifest).named
     text = " ".join(map(str, (manifest.get("data") or {}).values()))
     for word, why in (

@@ -1,6 +1,6 @@
-"""KAI Scheduler: Queue, PodGroup, Topology, SchedulingShard, and work that its scheduler has.
+"""KAI Scheduler: Queue, PodGroup, Topology, SchedulingShard, and workloads with its scheduler.
 
-Labels of pods (`kai.scheduler/queue`, `gpu-fraction` and so on) are read by Ballast as they are.
+Ballast reads the labels of pods (`kai.scheduler/queue`, `gpu-fraction` and so on) as they are.
 """
 
 import math
@@ -30,7 +30,7 @@ from extender.convert.queues import (
 from extender.convert.shapes import TOPOLOGY, shaped
 from extender.convert.templates import adopted, is_workload
 
-#: What a live cluster is asked for.
+#: The kinds that are listed in a live cluster.
 LIVE: Final = (
     Served("scheduling.run.ai", "queues", ("v2",)),
     Served("scheduling.run.ai", "podgroups", ("v2alpha2",)),
@@ -39,7 +39,7 @@ LIVE: Final = (
 )
 SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
-#: On nodes and pods: the shard, which is a node pool here.
+#: The label of the shard on nodes and pods; a shard becomes a node pool.
 _POOL_LABEL: Final = "kai.scheduler/node-pool"
 _DURATION: Final = re.compile(r"([0-9]*\.?[0-9]+)(h|ms|us|µs|ns|m|s)")
 _DURATION_S: Final = {
@@ -47,7 +47,7 @@ _DURATION_S: Final = {
     "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ns": Decimal("1e-9"),
 }  # fmt: skip
 
-#: Why a field has no counterpart, by the beginning of its path.
+#: Why a field has no counterpart, by the prefix of its path.
 _WHY: Final = {
     "spec.priority": "queues have no priority of their own; a rank per node pool is near to it",
     "spec.placementStrategy.cpu": "kube-scheduler places pods without GPUs",
@@ -90,7 +90,7 @@ _SHAPES: Final = {
 
 
 def convert(objects: Iterable[Manifest]) -> Converted:
-    """All of them as ours."""
+    """Convert all objects."""
     done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: list[Draft] = []
     for manifest in listed:
@@ -117,7 +117,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
 
 
 def _queue(manifest: Manifest, done: Converted) -> Draft:
-    """Quotas: -1 is any number. CPU is in milli-CPU and memory in MB (10^6 bytes)."""
+    """Quotas: -1 is unlimited. CPU is in milli-CPU and memory in MB (10^6 bytes)."""
     each = Fields(manifest)
     draft = Draft(each.name, each.named, parent=each.take("spec.parentQueue", "") or "")
     each.take("spec.displayName")

@@ -34,7 +34,7 @@ LIVE: Final = tuple(
         "workloadpriorityclasses",
     )
 )
-#: Ours of a resource that Kueue counts. Others are not counted by Ballast.
+#: Ballast's name of each resource. Ballast does not count others.
 _RESOURCES: Final = {NVIDIA_GPU: "gpu", "cpu": "cpu", "memory": "memory"}
 _QUEUE_NAME: Final = f"{_GROUP}/queue-name"
 
@@ -76,7 +76,7 @@ _SHAPES: Final = {
 
 
 def convert(objects: Iterable[Manifest]) -> Converted:
-    """All of them as ours."""
+    """Convert all objects."""
     done = Converted()
     drafts: dict[str, Draft] = {}
     local: list[tuple[str, str]] = []
@@ -108,7 +108,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
 def _add_namespaces(
     local: list[tuple[str, str]], drafts: dict[str, Draft], done: Converted
 ) -> None:
-    """A namespace belongs to one project: to that of its first LocalQueue."""
+    """A namespace belongs to one project: that of its first LocalQueue."""
     owner: dict[str, str] = {}
     for queue, space in local:
         if queue not in drafts:
@@ -122,8 +122,8 @@ def _add_namespaces(
 
 
 def _limit_cohorts(drafts: dict[str, Draft]) -> None:
-    """Queues of a cohort use no more GPUs than all of them have: that is the department's limit,
-    unless a cohort of the tree states figures of its own."""
+    """Queues of a cohort can use at most the sum of their GPUs: that is the department's limit,
+    unless a cohort of the tree states its own figures."""
     sums: dict[str, dict[str, float]] = {}
     stated: set[str] = set()
     for draft in drafts.values():
@@ -149,7 +149,7 @@ def _queue(manifest: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
     each = Fields(manifest)
     above = "parent" if is_cohort else "cohort"
     found = [each.take(f"spec.{key}", "") for key in (f"{above}Name", above)]
-    # A cohort and a ClusterQueue may be called alike.
+    # A cohort and a ClusterQueue may have the same name.
     name = f"cohort:{each.name}" if is_cohort else each.name
     parent = next((f"cohort:{text}" for text in found if text), "")
     draft = Draft(name, each.named, parent=parent)
@@ -195,7 +195,7 @@ def _figures(draft: Draft, flavor: str, manifest: Manifest, weight: Any, done: C
 
 
 def _sum(quota: Any, more: Any) -> Any:
-    """The sum of two quantities, exact to a thousandth: in their suffix where they share it."""
+    """The sum of two quantities, exact to a thousandth; in their suffix if they share it."""
     one, two = str(quota), str(more)
     suffix = one.lstrip("0123456789.")
     if suffix == two.lstrip("0123456789."):
@@ -238,7 +238,7 @@ def _local(manifest: Manifest, done: Converted) -> tuple[str, str]:
 
 
 def _priority(manifest: Manifest, done: Converted) -> None:
-    """As a PriorityClass of Kubernetes, which is what Ballast orders by."""
+    """A PriorityClass of Kubernetes, by which Ballast orders workloads."""
     each = Fields(manifest)
     value = each.take("value", 0)
     made: Manifest = {
@@ -246,7 +246,8 @@ def _priority(manifest: Manifest, done: Converted) -> None:
         "kind": "PriorityClass",
         "metadata": {"name": each.name},
         "value": value,
-        # Work of Kueue's priority classes is queued by them, and kube-scheduler evicts for none.
+        # Kueue's priority classes only order its queues, and kube-scheduler does not evict for
+        # them.
         "preemptionPolicy": "Never",
     }
     if text := each.take("description", ""):
@@ -258,7 +259,7 @@ def _priority(manifest: Manifest, done: Converted) -> None:
 
 
 def _workload(manifest: Manifest, done: Converted) -> Manifest:
-    """The Job without Kueue's queue label, and not suspended: Ballast holds its pods by a gate."""
+    """The Job without Kueue's queue label, and not suspended: Ballast's gate holds its pods."""
     made = cleaned(manifest)
     labels = made.setdefault("metadata", {}).get("labels") or {}
     name = labels.pop(f"{_GROUP}/priority-class", "")
@@ -268,7 +269,7 @@ def _workload(manifest: Manifest, done: Converted) -> Manifest:
     if made["kind"] == "Job":
         made.setdefault("spec", {}).pop("suspend", None)
     elif made["kind"] == "CronJob":
-        # Its own `suspend` says that no Job is to be made, and stays.
+        # A CronJob's own `suspend` prevents new Jobs, and stays.
         template_of(made)
         made["spec"]["jobTemplate"]["spec"].pop("suspend", None)
     if name and made["kind"] == "Job":

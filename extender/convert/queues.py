@@ -1,7 +1,7 @@
-"""Queues of other schedulers on their way to GpuDepartments and GpuProjects.
+"""Converts queues of other schedulers to GpuDepartments and GpuProjects.
 
-Ballast has two levels. A tree that is deeper keeps its leaves, which become projects, and its first
-level, which becomes departments; what is between is left out and reported.
+Ballast has two levels. Of a deeper tree, the leaves become projects and the first level becomes
+departments; levels in between are left out and reported.
 """
 
 import math
@@ -14,9 +14,9 @@ from extender.api.names import DEFAULT_POOL
 from extender.api.units import UnitError, parse_quantity
 from extender.convert.fields import Converted, Lost, Manifest, new_object
 
-#: A figure that is no bound, as KAI and Run:ai write it.
+#: The value for unlimited in KAI and Run:ai.
 UNLIMITED: Final = -1
-#: The department of projects that have none where they come from.
+#: The department of projects without one.
 LONE: Final = "default"
 _NOT_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
 
@@ -27,7 +27,8 @@ Figures = dict[str, Any]
 class Draft:
     """One queue: figures by node pool, each `gpu`, `cpu`, `memory` with quota, limit and weight.
 
-    `name` may begin with a word and a colon, where two kinds of queues may be called alike."""
+    `name` may begin with a word and a colon, if two kinds of queues may have the same name.
+    """
 
     name: str
     named: str
@@ -39,15 +40,14 @@ class Draft:
     min_runtime: dict[str, int] = field(default_factory=dict)
 
     def set(self, pool: str, resource: str, **figures: Any) -> None:
-        """Figures of one resource; None stands for a figure that is not stated."""
+        """Set the figures of one resource; None means not stated."""
         given = {key: value for key, value in figures.items() if value is not None}
         self.pools.setdefault(pool or DEFAULT_POOL, {}).setdefault(resource, {}).update(given)
 
 
 def build(drafts: Iterable[Draft], into: Converted, *, has_namespaces: bool) -> None:
-    """Departments and projects of the drafts; a project without a namespace is reported unless
-    where it comes from queues belong to no namespace by themselves (`has_namespaces` False: then
-    it is reported too, once for all)."""
+    """Convert the drafts to departments and projects. A project without a namespace is reported; if
+    queues have no namespaces in the other scheduler (`has_namespaces` False), only once for all."""
     by_name = {draft.name: draft for draft in drafts}
     parents = {draft.parent for draft in by_name.values() if draft.parent}
     leaves = [draft for draft in by_name.values() if draft.name not in parents]
@@ -78,7 +78,7 @@ def build(drafts: Iterable[Draft], into: Converted, *, has_namespaces: bool) -> 
 
 
 def _top_of(leaf: Draft, by_name: dict[str, Draft]) -> tuple[str, list[str]]:
-    """The name of its first level (empty: it has none above it), and the levels in between."""
+    """The leaf's first level (empty: it has no ancestors), and the levels in between."""
     above: list[str] = []
     at = leaf.parent
     while at and at not in above:
@@ -95,7 +95,7 @@ def _department(name: str, own: Draft | None, projects: list[Draft]) -> Manifest
 
 
 def _weights_of(department: Draft) -> Iterator[Lost]:
-    """Take the weights out of the figures of a department, where they have no effect."""
+    """Remove the weights from the figures of a department, where they have no effect."""
     for pool, resources in department.pools.items():
         for resource, figures in resources.items():
             weight = figures.pop("overQuotaWeight", None)
@@ -127,8 +127,8 @@ def _pools(draft: Draft) -> list[Manifest]:
 
 
 def _sums(projects: list[Draft]) -> list[Manifest]:
-    """A department that states nothing has what its projects have, so that it takes nothing from
-    them; where one of them has any number, so has the department, as none is stated."""
+    """A department without figures gets the sum of its projects' quotas, so that it takes nothing
+    from them; if one of them is unlimited, so is the department, by stating none."""
     quotas: dict[str, float] = {}
     for project in projects:
         for pool, resources in project.pools.items():
@@ -141,13 +141,13 @@ def _sums(projects: list[Draft]) -> list[Manifest]:
 
 
 def whole(number: float) -> float | int:
-    """3.0 -> 3, and three decimals at most: a milli-GPU is the smallest part there is."""
+    """3.0 -> 3, and at most three decimals: a milli-GPU is the smallest unit."""
     rounded = round(number, 3)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 def quantity_of(named: str, where: str, value: Any, *, is_gpus: bool) -> Any:
-    """A Kubernetes quantity as it is, of GPUs as their number: "8" -> 8, "1k" -> 1000. None stays.
+    """A Kubernetes quantity unchanged, but of GPUs as a number: "8" -> 8, "1k" -> 1000. None stays.
     A ValueError names the object, the field and what is accepted."""
     if value is None:
         return None
@@ -166,8 +166,8 @@ def amount_of(named: str, where: str, value: Any, per_unit: int = 1) -> int:
 
 
 def number_of(named: str, where: str, value: Any) -> float | int | None:
-    """A plain number, also where it is given as text. None stays. A ValueError names the object,
-    the field and what is accepted."""
+    """A plain number, also if given as text. None stays. A ValueError names the object, the field
+    and what is accepted."""
     if value is None:
         return None
     try:
@@ -180,8 +180,9 @@ def number_of(named: str, where: str, value: Any) -> float | int | None:
 
 
 def amount(resource: str, value: float | None, unit: str = "M") -> Any:
-    """A plain figure of KAI or Run:ai as ours has it; None where it states nothing. CPU is in
-    milli-CPU, memory in `unit`. CPU and memory of 0 bind nothing there that Ballast would count."""
+    """A plain figure of KAI or Run:ai in Ballast's notation; None if it states nothing. CPU is in
+    milli-CPU, memory in `unit`. CPU and memory of 0 have no effect there that Ballast would count.
+    """
     if value is None or value == UNLIMITED:
         return None
     if resource == "gpu":
@@ -194,7 +195,7 @@ def amount(resource: str, value: float | None, unit: str = "M") -> Any:
 def whole_weight(
     named: str, where: str, value: float | None, into: Converted, most: int | None = None
 ) -> int | None:
-    """A weight rounded up to a whole number, to `most` at most; None where it is the usual one."""
+    """A weight rounded up to a whole number, at most `most`; None if it is the default."""
     if value is None or value == 1:
         return None
     weight = max(0, math.ceil(value) if most is None else min(most, math.ceil(value)))
@@ -206,7 +207,7 @@ def whole_weight(
 
 
 def dns_name(name: str) -> str:
-    """The name as Kubernetes takes it: small letters, digits and '-'."""
+    """A valid Kubernetes name: lower-case letters, digits and '-'."""
     return _NOT_A_NAME.sub("-", name.lower()).strip("-")[:63] or "unnamed"
 
 
@@ -215,8 +216,7 @@ def _bare(name: str) -> str:
 
 
 def namespaces_by(objects: Iterable[Manifest], keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """(queue, namespace) of every object or pod template that names a queue by one of these
-    labels."""
+    """(queue, namespace) of every object or pod template with one of these queue labels."""
     for manifest in objects:
         space = (manifest.get("metadata") or {}).get("namespace", "")
         template = ((manifest.get("spec") or {}).get("template") or {}).get("metadata") or {}

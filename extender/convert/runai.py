@@ -1,6 +1,6 @@
-"""Run:ai: departments and projects as its REST API lists them or as its CRDs, and its work.
+"""Run:ai: departments and projects, from its REST API or as CRDs, and its workloads.
 
-Labels and annotations of pods (`runai/queue`, `gpu-fraction` and so on) are read by Ballast as they
+Ballast reads the labels and annotations of pods (`runai/queue`, `gpu-fraction` and so on) as they
 are.
 """
 
@@ -42,7 +42,7 @@ _WHY: Final = {
     "spec.nodeAffinity": "nodeAffinity of the GpuProject says which labels a kind of work must use",
     "range": "priority within a department is rank here",
 }
-#: What the API says of a project besides what was asked for.
+#: Informative fields of a project in the API.
 _REPORTED: Final = (
     "id", "clusterId", "createdAt", "updatedAt", "deletedAt", "createdBy", "updatedBy", "phase",
     "description", "parent", "effective", "overtimeData", "quotaStatus", "totalResources", "status",
@@ -58,7 +58,7 @@ _OF_CLUSTER: Final = {
     "status": {"namespace": str},
 }
 _SHAPES: Final = {
-    # What the API lists says no kind.
+    # Objects in the API's lists have no kind.
     "": {
         "name": str,
         "requestedNamespace": str,
@@ -74,7 +74,7 @@ _SHAPES: Final = {
 
 
 def convert(objects: Iterable[Manifest]) -> Converted:
-    """All of them as ours."""
+    """Convert all objects."""
     done, listed = Converted(), list(shaped(_flat(objects), _SHAPES))
     drafts: list[Draft] = []
     departments = {
@@ -130,7 +130,7 @@ def _of_api(manifest: Manifest, departments: dict[str, str], done: Converted) ->
         draft.parent = _key(departments.get(above, above), is_department=True)
     space = each.take("requestedNamespace") or (manifest.get("status") or {}).get("namespace")
     if not is_department:
-        # What it makes where no name is given.
+        # Run:ai's default.
         draft.namespaces = [space or f"runai-{manifest['name']}"]
     draft.default_pools = [dns_name(pool) for pool in each.take("defaultNodePools") or ()]
     for figures in each.take("resources") or ():
@@ -192,7 +192,7 @@ def _of_object(manifest: Manifest, done: Converted) -> Draft:
 
 
 def _runai_job(manifest: Manifest, done: Converted) -> Manifest:
-    """A RunaiJob has a Job's spec; fractions stand in annotations that Ballast reads."""
+    """A RunaiJob has a Job's spec; fractions are in annotations that Ballast reads."""
     made = cleaned(manifest)
     made["apiVersion"], made["kind"] = "batch/v1", "Job"
     template = template_of(made)

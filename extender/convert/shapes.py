@@ -1,9 +1,9 @@
-"""What foreign objects must look like before they are converted: an object, a list, a text.
+"""The required form of foreign objects before they are converted.
 
 A shape is written as a value of its kind: `{"spec": {"levels": [{"nodeLabel!": str}]}}` is an
-object whose `spec`, if it is there, is an object, whose `levels`, if they are there, are a list of
-objects that each have a text `nodeLabel`. Fields that a shape does not name are not looked at.
-Kubernetes takes a null for a field that is absent, and so do shapes.
+object whose optional `spec` is an object, whose optional `levels` are a list of objects that each
+have a string `nodeLabel`. Fields that a shape does not name are not checked. As in Kubernetes, null
+means absent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ _TEMPLATE: Final[Shape] = {
         for kind in ("initContainers", "containers")
     },
 }
-#: An object that has a pod template, wherever it has it.
+#: An object with a pod template at any of these places.
 WORKLOAD: Final[Shape] = {
     "metadata": _META,
     "spec": {
@@ -36,14 +36,14 @@ WORKLOAD: Final[Shape] = {
         "jobTemplate": {"spec": {"template": _TEMPLATE}},
     },
 }
-#: The pod template of an object that is no workload of Kubernetes' own.
+#: The pod template of an object that is no workload of Kubernetes itself.
 TEMPLATE: Final[Shape] = _TEMPLATE
-#: A topology, which KAI and Kueue write alike.
+#: A topology, whose format KAI and Kueue share.
 TOPOLOGY: Final[Shape] = {"spec": {"levels": [{"nodeLabel!": str}]}}
 
 
 def shaped(objects: Iterable[Manifest], shapes: Mapping[str, Shape]) -> Iterator[Manifest]:
-    """The objects, each as `shapes` has its kind, without nulls where a shape names a field.
+    """The objects, checked against the shape of their kind, without nulls in its fields.
 
     Raises a ValueError that names the object and the field, and says what is accepted there.
     """

@@ -1,7 +1,7 @@
-"""Slurm: accounts as `sacctmgr dump` or `sacctmgr -P show assoc` write them, and batch scripts.
+"""Slurm: accounts, from `sacctmgr dump` or `sacctmgr -P show assoc`, and batch scripts.
 
 An account becomes a project and the account above it the department; a script with `#SBATCH` lines
-becomes a Job in which the script runs.
+becomes a Job that runs the script.
 """
 
 import re
@@ -21,10 +21,10 @@ from extender.convert.fields import Converted, Lost, Manifest, new_object
 from extender.convert.queues import Draft, build, dns_name
 
 _LINE: Final = re.compile(r"^(Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(?::(.*))?$", re.I)
-#: Between the options of a line; not the colon in front of a model, as in gres/gpu:a100=8.
+#: Separates the options of a line; not the colon before a model, as in gres/gpu:a100=8.
 _COLON: Final = re.compile(r"(?<!gpu):(?=[A-Za-z ]+=)", re.I)
 _TRES: Final = re.compile(r"(cpu|mem|gres/gpu(?::[^=]+)?)=([0-9]+)([KMGTP]?)", re.I)
-#: One of the resources of --gres: gpu, gpu:2, gpu:a100, gpu:a100:2, each with sockets or without.
+#: One resource of --gres: gpu, gpu:2, gpu:a100, gpu:a100:2, each with or without sockets.
 _GRES: Final = re.compile(
     r"(?:gres/)?gpu(?::(?![0-9]+(?:\(|$))([a-z0-9_.-]+))?(?::([0-9]+))?(?:\([^)]*\))?", re.I
 )
@@ -32,10 +32,10 @@ _NUMBER: Final = re.compile(r"(?:([a-z0-9_.-]+):)?([0-9]+)", re.I)
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 _SBATCH: Final = re.compile(r"^#SBATCH\s+(\S.*?)\s*$")
 _ROOT: Final = "root"
-#: Written in a Job where the script names no image: Slurm runs on the node's own files.
+#: The image in a Job if the script names none: Slurm uses the node's own files.
 IMAGE: Final = "IMAGE"
 
-#: Options of associations that carry nothing over, and why.
+#: Options of associations that are not converted, and why.
 _WHY: Final = {
     "grpjobs": "Ballast counts GPUs, not jobs",
     "grpsubmitjobs": "Ballast counts GPUs, not jobs",
@@ -58,7 +58,7 @@ _CARRIED: Final = frozenset(
 
 
 def convert(texts: Mapping[str, str]) -> Converted:
-    """The texts of files, by their names, as ours."""
+    """Convert the texts of files, by their names."""
     done = Converted()
     drafts: dict[str, Draft] = {}
     for name, text in texts.items():
@@ -86,7 +86,7 @@ def _table(file: str, text: str, done: Converted) -> Iterator[dict[str, str]]:
 
 
 def _dump(file: str, text: str, done: Converted) -> Iterator[dict[str, str]]:
-    """Lines of `sacctmgr dump`: `Parent - 'x'` says above what the lines after it stand."""
+    """Lines of `sacctmgr dump`: `Parent - 'x'` names the parent of the following lines."""
     parent = ""
     for line in filter(None, map(str.strip, text.splitlines())):
         found = _LINE.match(line)
@@ -128,8 +128,8 @@ def _associations(
 
 
 def _limits(draft: Draft, text: str, done: Converted) -> None:
-    """Slurm guarantees nothing: what an account may have at most is a limit, and its share of what
-    there is comes from its weight."""
+    """Slurm has no guarantees: an account's maximum is a limit, its share follows from its
+    weight."""
     draft.set("", "gpu", quota=0)
     of_models: dict[str, int] = {}
     limit: int | None = None
@@ -156,7 +156,7 @@ def _limits(draft: Draft, text: str, done: Converted) -> None:
 
 
 def _user(line: dict[str, str], named: str, done: Converted) -> None:
-    """Users of a project share it equally; what Slurm says of one of them is reported."""
+    """Users of a project have equal shares; Slurm's settings for single users are reported."""
     share = line.get("fairshare") or line.get("share") or ""
     if share not in ("", "1", "parent"):
         done.lost.append(Lost(named, f"fairshare={share}", "users of a project share it equally"))
@@ -229,7 +229,7 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
         if key not in _SILENT:
             why_not = _WHY_NOT.get(key, "there is no counterpart")
             done.lost.append(Lost(named, f"--{key}={value}" if value else f"--{key}", why_not))
-    # Of the pod: a Job's own deadline would also count the time that it waits.
+    # The pod's deadline: a Job's own would also count the time that it is pending.
     pod: Manifest = {"restartPolicy": "Never", "containers": [container]}
     pod |= {"activeDeadlineSeconds": seconds} if seconds else {}
     meta = {"labels": labels, **({"annotations": notes} if notes else {})}
@@ -291,13 +291,13 @@ def _size(options: dict[str, str], named: str, done: Converted) -> tuple[int, in
         number = _gpus(key, options.pop(key, ""), named, done)
         if key == "gpus-per-task":
             number *= tasks_of_node
-        # What is said of a node is exact; the whole is only divided where nothing else is said.
+        # A number per node is exact; the total is divided only if nothing else is stated.
         gpus = gpus or (-(-number // pods) if key == "gpus" else number)
     return pods, gpus
 
 
 def _gpus(key: str, text: str, named: str, done: Converted) -> int:
-    """The GPUs that an option asks for, of all models together."""
+    """The GPUs that an option requests, of all models together."""
     number = 0
     for part in filter(None, _COMMA.split(text)):
         found = _GRES.fullmatch(part) or (_NUMBER.fullmatch(part) if key != "gres" else None)

@@ -1,4 +1,4 @@
-"""Pod templates, whatever has them: where they are in an object, and what all conversions do."""
+"""Pod templates of all kinds: their place in an object, and common conversions."""
 
 import copy
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from extender.convert.fields import Manifest
 
-#: Kinds that carry a pod template, and where it is; a pod is its own.
+#: Kinds with a pod template, and its path; a pod is its own.
 _TEMPLATES: Final = {
     "Pod": (),
     "Job": ("spec", "template"),
@@ -17,7 +17,7 @@ _TEMPLATES: Final = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
 _MINE: Final = ("v1", "apps/v1", "batch/v1")
-#: Written by the API server into what it gives out, and refused or meaningless in what it is given.
+#: Fields that the API server writes, and that are refused or meaningless in a new object.
 _WRITTEN: Final = (
     "uid",
     "resourceVersion",
@@ -31,12 +31,12 @@ _WRITTEN: Final = (
 
 
 def is_workload(manifest: Manifest) -> bool:
-    """Whether it is one of Kubernetes' own kinds that has a pod template."""
+    """Whether it is one of Kubernetes' own kinds with a pod template."""
     return manifest.get("kind") in _TEMPLATES and manifest.get("apiVersion") in _MINE
 
 
 def cleaned(manifest: Manifest) -> Manifest:
-    """A copy that can be created: without status and what the API server wrote."""
+    """A copy that can be created: without status and the API server's fields."""
     made = copy.deepcopy(manifest)
     made.pop("status", None)
     meta = made.get("metadata") or {}
@@ -55,21 +55,21 @@ def template_of(manifest: Manifest) -> Manifest:
 
 
 def containers_of(template: Manifest) -> Iterator[Manifest]:
-    """Its containers, in place, those that run before the others first."""
+    """Its containers, in place, init containers first."""
     spec = template.get("spec") or {}
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()
 
 
 def adopted(manifest: Manifest, schedulers: tuple[str, ...]) -> Manifest:
-    """The workload as it can be created for Ballast, whichever of these schedulers it names."""
+    """The workload in a form that can be created for Ballast, without these schedulers' names."""
     found = cleaned(manifest)
     drop_scheduler(template_of(found), schedulers)
     return found
 
 
 def drop_scheduler(template: Manifest, names: tuple[str, ...]) -> None:
-    """Leave the choice of the scheduler to Ballast where the template names a peer's."""
+    """Remove schedulerName if it is one of `names`, so that Ballast sets it."""
     spec = template.get("spec") or {}
     if spec.get("schedulerName") in names:
         del spec["schedulerName"]

@@ -22,7 +22,7 @@ LIVE: Final = (
 SCHEDULERS: Final = ("volcano",)
 _VGPU: Final = Words("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores")
 _QUEUE_KEYS: Final = ("volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
-#: Volcano makes it, and it has everything that names no queue.
+#: Volcano's own queue, for workloads that name no other.
 _ROOT: Final = ("root", "")
 
 _WHY: Final = {
@@ -57,7 +57,7 @@ _SHAPES: Final = {
     "PodGroup": {
         "spec": {"minMember": int, "queue": str, "priorityClassName": str, "minTaskMember": dict}
     },
-    # Of Volcano, or of Kubernetes.
+    # Volcano's or Kubernetes' Job.
     "Job": {
         "metadata": WORKLOAD["metadata"],
         "spec": {
@@ -75,7 +75,7 @@ _SHAPES: Final = {
 
 
 def convert(objects: Iterable[Manifest]) -> Converted:
-    """All of them as ours."""
+    """Convert all objects."""
     done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: dict[str, Draft] = {}
     used: list[tuple[str, str]] = list(namespaces_by(listed, _QUEUE_KEYS))
@@ -159,7 +159,7 @@ def _group(each: Fields, spec: Manifest) -> Manifest:
 
 def _job(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> list[Manifest]:
     each = Fields(manifest)
-    # Volcano, too, calls tasks without a name so.
+    # Volcano's own default names of tasks.
     tasks = [
         {**task, "name": task.get("name") or f"default{i}"}
         for i, task in enumerate(each.take("spec.tasks") or ())
@@ -168,7 +168,7 @@ def _job(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> li
     queue, priority = each.take("spec.queue"), each.take("spec.priorityClassName")
     retries, ttl = each.take("spec.maxRetry"), each.take("spec.ttlSecondsAfterFinished")
     each.take("spec.schedulerName")
-    # A plugin without arguments is an empty list, and is wanted all the same.
+    # A plugin without arguments is an empty list, but still enabled.
     for plugin in each.take("spec.plugins") or {}:
         done.lost.append(Lost(each.named, f"spec.plugins.{plugin}", _WHY["spec.plugins"]))
     spec: Manifest = {"minMember": least}

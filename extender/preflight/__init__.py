@@ -1,5 +1,5 @@
-"""`ballast preflight`: whether a cluster has what Ballast needs, and what in it would disagree.
+"""`ballast preflight`: whether a cluster meets Ballast's requirements, and what conflicts with it.
 
-`facts` reads the cluster and changes nothing; `cluster`, `nodes` and `workloads` judge what was
-read and are pure.
+`facts` reads the cluster and changes nothing; `cluster`, `nodes` and `workloads` are pure checks of
+what was read.
 """

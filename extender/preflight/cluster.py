@@ -1,4 +1,4 @@
-"""Checks of the cluster as a whole: its version, the reader's rights, and other schedulers."""
+"""Checks of the cluster as a whole: its version, the user's rights, and other schedulers."""
 
 import re
 from collections.abc import Iterator
@@ -10,13 +10,14 @@ from extender.preflight.devices import check_devices
 from extender.preflight.facts import Facts
 from extender.preflight.findings import PreflightFinding, State, some
 
-#: Minor versions of Kubernetes: the oldest and the newest that ran (docs/platforms.md).
+#: Minor versions of Kubernetes: the oldest and the newest that were tested (docs/platforms.md).
 OLDEST_MINOR: Final = 32
 NEWEST_MINOR: Final = 37
-#: Of the kube-scheduler in the manifests, which must not be newer than the API server.
+#: Minor version of the kube-scheduler in the manifests, which must not be newer than the API
+#: server.
 SCHEDULER_MINOR: Final = 36
 _VERSION: Final = re.compile(r"v?1\.([0-9]+)")
-#: Other batch schedulers, by an API group of theirs or by a webhook of theirs.
+#: Other batch schedulers, by one of their API groups.
 NEIGHBOURS: Final = {
     "kueue.x-k8s.io": (
         "Kueue",
@@ -36,8 +37,8 @@ NEIGHBOURS: Final = {
 }
 YUNIKORN: Final = "yunikorn"
 AUTOSCALERS: Final = ("karpenter.sh",)
-#: The group and version of ProvisioningRequests, by which elastic node pools grow. Karpenter serves
-#: other kinds of this group in other versions.
+#: The group and version of ProvisioningRequests, which elastic node pools use to grow. Karpenter
+#: serves other kinds of this group in other versions.
 PROVISIONING: Final = "autoscaling.x-k8s.io/v1"
 
 
@@ -118,7 +119,7 @@ def _autoscalers(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _reads_pods(pool: GpuNodePool) -> bool:
-    """Whether the pool's autoscaler is told by pods alone."""
+    """Whether the pool's autoscaler reacts to pods alone."""
     return pool.spec.elastic is not None and pool.spec.elastic.trigger == "UnschedulablePods"
 
 

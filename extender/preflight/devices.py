@@ -1,4 +1,4 @@
-"""Checks of dynamic resource allocation: which classes give cards, and on which nodes."""
+"""Checks of dynamic resource allocation: which classes deliver cards, and on which nodes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ _CHECK = "DRA"
 
 
 def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
-    """Every finding about DeviceClasses and what drivers publish."""
+    """Every finding about DeviceClasses and the devices that drivers publish."""
     devices = _devices_of(facts)
     yield from _classes(facts)
     yield from _uncounted(facts, devices)
@@ -50,7 +50,7 @@ def _classes(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _uncounted(facts: Facts, devices: DeviceCards) -> Iterator[PreflightFinding]:
-    """Nodes with devices of drivers of cards that claims may share, and that are no cards."""
+    """Nodes whose drivers publish devices that claims may share but that do not count as cards."""
     drivers = {driver_of_cards(each) for each in facts.device_classes}
     nodes = [
         each.spec.node_name

@@ -1,4 +1,4 @@
-"""What is read of a cluster. What may not be read, or is not served, is noted and left empty."""
+"""Reads facts about a cluster. A kind that is not served is empty; failed reads are in `unread`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from extender.kube.resources import DRA_PATH
 
 T = TypeVar("T")
 PAGE: Final = 500
-#: What installing needs: verb, API group, resource.
+#: Rights that the installation needs: verb, API group, resource.
 RIGHTS: Final = (
     ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("create", "rbac.authorization.k8s.io", "clusterroles"),
@@ -53,7 +53,7 @@ class Node(Struct):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels; empty where there are none."""
+        """Labels; empty if there are none."""
         return self.metadata.labels or {}
 
 
@@ -132,7 +132,7 @@ class _Groups(Struct):
 
 
 class Facts(Struct):
-    """A cluster as one reader saw it."""
+    """A cluster as seen by one user."""
 
     version: str = ""
     #: Names of groups, and each with its versions: "apps", "apps/v1".
@@ -149,9 +149,9 @@ class Facts(Struct):
     policies: list[Named] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
-    #: Rights of the reader that installing needs and it lacks: "create clusterroles".
+    #: Missing rights for the installation: "create clusterroles".
     lacking: list[str] = field(default_factory=list)
-    #: What could not be read, and why.
+    #: Failed reads, with the reason.
     unread: list[str] = field(default_factory=list)
 
     def lacks(self, resource: str) -> bool:
@@ -160,14 +160,14 @@ class Facts(Struct):
 
 
 class FactsReader:
-    """Reads facts by one client."""
+    """Reads facts with one client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._unread: list[str] = []
 
     async def read(self, namespaces: Sequence[str] = ()) -> Facts:
-        """The cluster's facts; of Jobs and budgets those of `namespaces`, and of projects."""
+        """The cluster's facts; Jobs and budgets only in `namespaces` and in those of projects."""
         version = msgspec.json.decode(await self._client.get_raw("/version"), type=_Version)
         projects = await self._list(f"/apis/{API_VERSION}/gpuprojects", GpuProject)
         wanted = {*namespaces, *(name for each in projects for name in each.spec.namespaces)}
@@ -197,7 +197,7 @@ class FactsReader:
         return facts
 
     async def _list(self, path: str, kind: type[T]) -> list[T]:
-        """Every object at `path`; none where the kind is not served."""
+        """Every object at `path`; empty if the kind is not served."""
         found: list[T] = []
         token = ""
         while True:

@@ -1,4 +1,4 @@
-"""What a check says: how bad it is, what was found, and what to do."""
+"""The finding of a check: its severity, what was found, and what to do."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class State(Enum):
-    """OK, WARN: it works with less, FAIL: it does not work."""
+    """OK; WARN: it works with restrictions; FAIL: it does not work."""
 
     OK = "OK"
     WARN = "WARN"
@@ -23,7 +23,7 @@ class PreflightFinding(Struct, frozen=True):
 
 
 def some(names: list[str], at_most: int = 3) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, and the number of further ones."""
     shown = ", ".join(sorted(names)[:at_most])
     more = len(names) - at_most
     return f"{shown} and {more} more" if more > 0 else shown

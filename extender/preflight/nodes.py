@@ -1,4 +1,4 @@
-"""Checks of the nodes: labels, device plugin, container runtime, and room for our own programs."""
+"""Checks of the nodes: labels, device plugin, container runtime, room for Ballast's own pods."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from extender.preflight.findings import PreflightFinding, State, some
 REPLICAS: Final = "nvidia.com/gpu.replicas"
 STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
-#: Labels of clouds on nodes that have GPUs, with or without NVIDIA's.
+#: Cloud providers' labels of GPU nodes, with or without NVIDIA's.
 CLOUD_LABELS: Final = ("cloud.google.com/gke-accelerator", "kubernetes.azure.com/accelerator")
 _RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
 
@@ -43,7 +43,7 @@ def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def has_gpus(node: Node) -> bool:
-    """Whether the node has NVIDIA's GPUs, or says so."""
+    """Whether the node has NVIDIA GPUs, or is labelled so."""
     return (
         node.labels.get(PRESENT) == "true"
         or LABEL_GPU_COUNT in node.labels
@@ -98,7 +98,7 @@ def _sharing(nodes: list[Node]) -> Iterator[PreflightFinding]:
 
 
 def _instances(nodes: list[Node]) -> Iterator[PreflightFinding]:
-    """MIG instances under the name of whole GPUs; the product's name tells that there are any."""
+    """MIG instances under the resource name of whole GPUs; the product's name reveals them."""
     found = [
         each.name
         for each in nodes
@@ -157,7 +157,7 @@ def _cdi(nodes: list[Node]) -> PreflightFinding:
 
 
 def _own_place(nodes: list[Node]) -> PreflightFinding:
-    """Where our Deployments may run: not on GPU nodes, but on control planes."""
+    """Where Ballast's Deployments may run: not on GPU nodes, but on control planes."""
     for each in nodes:
         taints = each.spec.taints or ()
         kept_off = any(t.effect != "PreferNoSchedule" and t.key != CONTROL_PLANE for t in taints)

@@ -1,4 +1,4 @@
-"""Checks of what tenants have in the namespaces of projects: Jobs, budgets, and the label."""
+"""Checks of the projects' namespaces: Jobs, budgets, and the label."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +12,7 @@ _ENDED: Final = ("Complete", "Failed")
 
 
 def check_workloads(facts: Facts) -> Iterator[PreflightFinding]:
-    """Every finding about projects and what runs in their namespaces."""
+    """Every finding about projects and their namespaces."""
     yield from _namespaces(facts)
     yield from _without_project(facts)
     yield _jobs(facts)
@@ -42,7 +42,7 @@ def _namespaces(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _without_project(facts: Facts) -> Iterator[PreflightFinding]:
-    """Pods that started in a project which is gone, or does not list their namespace any more."""
+    """Pods whose project no longer exists, or no longer lists their namespace."""
     listed = {name for project in facts.projects for name in project.spec.namespaces}
     left = sorted(
         f"{row.namespace}/{row.name}"
@@ -73,7 +73,7 @@ def _jobs(facts: Facts) -> PreflightFinding:
 
 
 def would_die(job: Job) -> bool:
-    """Whether the Job asks for GPUs, still runs, and counts evictions as failures."""
+    """Whether the Job requests GPUs, is not finished, and counts evictions as failures."""
     ended = any(
         each.get("type") in _ENDED and each.get("status") == "True"
         for each in job.status.conditions or ()

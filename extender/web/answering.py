@@ -1,7 +1,7 @@
-"""How a page answers: as HTML, as JSON, or as a stream that sends it again when it has changed.
+"""Formats of a page: HTML, JSON, or an event stream that sends it again when it changes.
 
-A request's Accept header says which. JSON has the answers as the API server gave them. What takes
-long of a page comes last in its HTML, and what is known already is sent before.
+The request's Accept header selects the format. JSON has the answers as the API server gave them.
+The slow part of a page comes last in its HTML, and the rest is sent before.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ from extender.web.guard import HEADERS
 from extender.web.questions import NoAnswerError
 
 _HERE: Final = Path(__file__).parent
-#: A stream asks again after so long, and ends after so many times: the browser begins a new one.
+#: Interval and number of a stream's updates; the browser then opens a new one.
 EVERY_S: Final = 5.0
 ROUNDS: Final = 120
-#: How long a connection may wait for the end of an answer: a stream's whole life, and some rounds.
+#: Time limit of a response: a stream's whole life, and some rounds.
 LIMITS: Final = replace(USUAL, request_s=(ROUNDS + 12) * EVERY_S)
-#: Streams at once; a page without one stays as it is, until the browser asks again.
+#: Limit on open streams; a page without one stays as it is until it is reloaded.
 MOST_STREAMS: Final = 64
-#: Proxies pass on at once what is written.
+#: Makes proxies pass on data without buffering.
 _UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
-#: Where in a page its `later` part belongs.
+#: Marks the place of a page's `later` part.
 LATER: Final = Markup("<!-- later -->")
 
 
 @dataclass(slots=True, frozen=True)
 class Content:
-    """What a page has to say: `values` for its template, `data` for programs.
+    """The content of a page: `values` for its template, `data` for programs.
 
-    `command` says the same in a terminal. `later` finds what the page has in place of `LATER`; its
+    `command` is the equivalent command line. `later` computes the part that replaces `LATER`; its
     `data` is that of the whole page.
     """
 
@@ -56,7 +56,7 @@ Page = Callable[[web.Request], Awaitable[Content]]
 
 
 class Answering:
-    """Makes answers of what pages tell. `everywhere` are values that every template knows."""
+    """Renders pages. `everywhere` are values for every template."""
 
     def __init__(self, filters: dict[str, Any], everywhere: dict[str, Any]) -> None:
         self._everywhere = everywhere
@@ -102,7 +102,7 @@ class Answering:
     async def _in_two(
         self, request: web.Request, content: Content, later: Page
     ) -> web.StreamResponse:
-        """What is known first, so that it is read while the rest is found."""
+        """Sends the fast part first, so that it can be read while the slow part is computed."""
         first, _, last = self._html(request, content).partition(LATER)
         answer = web.StreamResponse(headers=HEADERS | _UNBUFFERED)
         answer.content_type, answer.charset = "text/html", "utf-8"
@@ -113,10 +113,10 @@ class Answering:
         return answer
 
     async def _stream(self, request: web.Request, page: Page) -> web.StreamResponse:
-        """Server-sent events: the page, whenever it differs from what was sent last.
+        """Server-sent events: the page, whenever it differs from the last one sent.
 
-        The stream ends with the user's token: the browser asks again, with a new one where the
-        proxy has got one meanwhile.
+        The stream ends with the user's token: the browser reconnects, with a new token if the proxy
+        has one by then.
         """
         if self._n_streams >= MOST_STREAMS:
             return web.Response(status=503, text="too many streams are open\n")
@@ -162,7 +162,7 @@ class Answering:
 
 
 async def _content_of(request: web.Request, page: Page, refused: str = "refused.html") -> Content:
-    """What the page tells, or why there is no answer, by the template `refused`."""
+    """The page's content, or the reason why there is none, by the template `refused`."""
     try:
         return await page(request)
     except NoAnswerError as error:

@@ -1,4 +1,5 @@
-"""Nodes and their cards as a grid: what of each card is held, by how many pods, and its health."""
+"""Nodes and their cards as a grid: each card's health, how much is held of it, and by which
+pods."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ WHOLE_MILLI: Final = 1000
 
 @dataclass(slots=True, frozen=True)
 class Card:
-    """One card. `label` says in words what its picture shows."""
+    """One card. `label` describes its picture in words."""
 
     index: int
     milli: int
@@ -23,7 +24,7 @@ class Card:
 
     @property
     def kind(self) -> str:
-        """How it is drawn."""
+        """The style of its picture."""
         if not self.is_healthy:
             return "sick"
         if not self.milli:
@@ -33,9 +34,9 @@ class Card:
 
 @dataclass(slots=True, frozen=True)
 class NodeRow:
-    """One node in numbers; its cards are described only where they are shown.
+    """The figures of one node; cards are described only where they are shown.
 
-    `free_milli` leaves out unhealthy cards and those that another scheduler gave away.
+    `free_milli` excludes unhealthy cards and those that another scheduler allocated.
     """
 
     node: GpuNode
@@ -52,27 +53,27 @@ class NodeRow:
 
     @property
     def model(self) -> str:
-        """The model of its cards; empty where no agent told it."""
+        """The model of its cards; empty if no agent reported it."""
         return next((each.model for each in self.node.status.devices if each.model), "")
 
     @property
     def n_foreign(self) -> int:
-        """Cards that another scheduler gave away."""
+        """Cards that another scheduler allocated."""
         return self.node.n_foreign
 
     @property
     def n_pods(self) -> int:
-        """Pods that hold something."""
+        """Pods that hold cards."""
         return sum(row.state != "nominated" for row in self.node.spec.rows)
 
     @property
     def free(self) -> str:
-        """GPUs that are free."""
+        """Free GPUs."""
         return format_gpus(self.free_milli)
 
     @property
     def fragments(self) -> str:
-        """GPUs that are free in pieces."""
+        """Free GPUs in fragments."""
         return format_gpus(self.fragment_milli)
 
     @property
@@ -93,7 +94,7 @@ class NodeRow:
 
 @dataclass(slots=True, frozen=True)
 class Totals:
-    """Sums over all nodes, GPUs as decimal strings."""
+    """Sums over all nodes; GPUs are decimal strings."""
 
     nodes: int
     cards: int
@@ -104,7 +105,7 @@ class Totals:
 
 
 def rows(nodes: Iterable[GpuNode]) -> list[NodeRow]:
-    """The nodes: sick cards first, then most free in pieces, then by name."""
+    """The nodes: most unhealthy cards first, then largest fragments, then by name."""
     made = [_row(each) for each in nodes if each.status.devices]
     return sorted(made, key=lambda row: (-row.n_sick, -row.fragment_milli, row.name))
 
@@ -124,8 +125,7 @@ def totals(nodes: Iterable[NodeRow]) -> Totals:
 
 
 def _held(node: GpuNode) -> dict[int, int]:
-    """Milli-GPU that pods hold of certain cards, with a row or without one; nominated rows hold
-    nothing yet."""
+    """Milli-GPU by card that pods hold, with or without a row; nominated rows hold nothing yet."""
     held: dict[int, int] = {}
     for row in node.spec.rows:
         if row.state != "nominated":

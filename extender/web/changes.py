@@ -1,4 +1,4 @@
-"""The form of the what-if page as the question that it asks."""
+"""Reads the form of the what-if page as a simulation."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,13 +11,13 @@ _QUOTA: Final = "quota:"
 
 
 class FormError(ValueError):
-    """A field can't be read; the message says which, and what it wants."""
+    """A field is invalid; the message says which, and what is accepted."""
 
 
 def read(form: Mapping[str, str]) -> SimulationSpec:
-    """The changed world that the form describes; raises FormError.
+    """The changes that the form describes; raises FormError.
 
-    A quota that is as it was is none: `quota:QUEUE` is compared with `was:QUEUE`.
+    An unchanged quota is no change: `quota:QUEUE` is compared with `was:QUEUE`.
     """
     given = {key: value.strip() for key, value in form.items()}
     spec = SimulationSpec(
@@ -45,7 +45,7 @@ def read(form: Mapping[str, str]) -> SimulationSpec:
 
 
 def command(spec: SimulationSpec) -> str:
-    """The same question on the command line; priority has no option there."""
+    """The same question as a command line, without priorities, which have no option there."""
     words = ["kubectl ballast whatif"]
     words += [f"--quota {name}={gpus}" for name, gpus in spec.quotas.items()]
     words += [f"--drain {name}" for name in spec.drain]

@@ -1,7 +1,7 @@
-"""Evictions as events tell them: which pods were stopped, for what, and whether that started.
+"""Evictions, from events: which pods were evicted, for which pod, and whether it started.
 
-An eviction helped nothing if the pod that it was made for is gone and never started. Events of
-other projects name no pod, so for these the question is answered where that project looks.
+An eviction was useless if its beneficiary is gone and never started. Events of other projects name
+no pod, so for these the question is answered on that project's pages.
 """
 
 from typing import Final, Literal
@@ -13,7 +13,7 @@ from extender.api.reasons import STOPS, Reason
 
 REASONS: Final = frozenset((*STOPS, Reason.WAITING_FOR_VICTIMS))
 
-#: `gone`: it never started.
+#: `gone`: the pod never started.
 Fate = Literal["started", "waits", "gone", "unknown"]
 
 
@@ -35,7 +35,7 @@ class _Metadata(msgspec.Struct, rename={"created": "creationTimestamp"}):
 
 
 class Event(msgspec.Struct, rename="camel"):
-    """An event of the controller, as core/v1 has it; times are RFC 3339."""
+    """An event of the controller, as in core/v1; times are RFC 3339."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     involved_object: Reference = msgspec.field(default_factory=Reference)
@@ -54,12 +54,12 @@ class Event(msgspec.Struct, rename="camel"):
 
     @property
     def is_stop(self) -> bool:
-        """Whether the event is on a pod that was evicted."""
+        """Whether the event is about an evicted pod."""
         return self.reason in STOPS
 
     @property
     def beneficiary(self) -> Reference | None:
-        """The pod that pods were evicted for, where the event names it."""
+        """The pod for which pods were evicted, if the event names it."""
         if self.is_stop:
             return self.related if self.related and self.related.uid else None
         return self.involved_object if self.type == "Normal" else None
@@ -81,12 +81,12 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def is_useless(self) -> bool:
-        """Whether what the eviction was made for never started."""
+        """Whether the beneficiary never started."""
         return self.fate == "gone"
 
 
 def lines(events: list[Event], fates: dict[str, Fate], *, are_stops: bool) -> list[Line]:
-    """Evicted pods, or the pods that they were evicted for: useless ones first, then newest."""
+    """Evicted pods, or their beneficiaries: useless evictions first, then the newest."""
     found = [
         Line(
             each.when,

@@ -1,14 +1,14 @@
-"""Which requests are answered, and the headers that every answer carries.
+"""Access control of requests, and the headers of every answer.
 
-On a person's machine (`guard`):
+On a user's machine (`guard`):
 
 The pages listen on loopback, where every program of the machine and, by DNS rebinding, every web
-site can send requests. So a request must name the address that was printed as its Host, and its
-path must begin with the random token of the printed URL. The token is in the path, not in a cookie:
-browsers send cookies of one port to every other port of the host.
+site can send requests. So a request must have the printed address as its Host, and its path must
+begin with the random token of the printed URL. The token is in the path, not in a cookie: browsers
+send cookies of one port to every other port of the host.
 
-Behind a proxy that logs users in (`guard_behind_proxy`) each request brings its user's
-token for the API server. A form must come from these pages, since the login is in a cookie.
+Behind a proxy that logs users in (`guard_behind_proxy`), each request brings its user's token for
+the API server. A form must come from these pages, since the login is in a cookie.
 """
 
 import hmac
@@ -34,12 +34,12 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-#: Of static files, whose addresses change with them.
+#: For static files, whose addresses change with their content.
 KEPT: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 def guard(token: str, hosts: Callable[[], frozenset[str]]) -> Middleware:
-    """A middleware that answers only requests with this token and one of these Host headers."""
+    """A middleware that admits only requests with this token and one of these Host headers."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -55,7 +55,7 @@ def guard(token: str, hosts: Callable[[], frozenset[str]]) -> Middleware:
 
 @web.middleware
 async def guard_behind_proxy(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answers no form that another site has sent; the browser says where it comes from."""
+    """Refuses forms from other sites, by the browser's Origin header."""
     origin = request.headers.get("Origin", "").partition("://")[2]
     if request.method != "GET" and origin != request.headers.get("Host", ""):
         return refuse(403, "This form does not come from the pages of ballast web.")
@@ -75,5 +75,5 @@ async def _with_headers(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def refuse(status: int, text: str) -> web.Response:
-    """A refusal in one sentence."""
+    """A refusal with one sentence."""
     return web.Response(status=status, text=f"{text}\n", headers=HEADERS)

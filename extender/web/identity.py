@@ -1,4 +1,4 @@
-"""The identity under which a request asks: that of the only user, or the request's own user."""
+"""The identity of a request: the only user, or the request's own user."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,24 +10,24 @@ from extender.kube.client import Client
 from extender.kube.connection import Connection
 from extender.web.questions import ApiServer, NoAnswerError, Questions
 
-#: Raises NoAnswerError where the request brings no identity.
+#: Raises NoAnswerError if the request has no identity.
 Asker = Callable[[web.Request], Questions]
 
 _BEARER: Final = "bearer "
-#: Where proxies put the token: the first that is there counts.
+#: Headers with the token; the first that is present counts.
 _HEADERS: Final = ("Authorization", "X-Forwarded-Access-Token")
 
 
 def one_user(questions: Questions) -> Asker:
-    """Every request is that of the kubeconfig's user."""
+    """Every request has the identity of the kubeconfig's user."""
     return lambda _request: questions
 
 
 def each_user(connection: Connection) -> Asker:
-    """Every request asks with the token that the proxy in front passes on.
+    """Every request uses the token that the proxy passes on.
 
-    The API server judges the token. Names and groups in headers are not read, and no header of the
-    request reaches the API server.
+    The API server validates the token. Names and groups in headers are not read, and no header of
+    the request reaches the API server.
     """
 
     def asker(request: web.Request) -> Questions:

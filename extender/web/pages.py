@@ -1,4 +1,4 @@
-"""The pages about the cluster: each asks, and says what its template is to show."""
+"""The pages about the cluster: each asks, and returns the content for its template."""
 
 from collections import Counter
 from decimal import Decimal
@@ -20,12 +20,12 @@ from extender.web.questions import NoAnswerError, Questions
 from extender.web.tables import ROWS, ordered, paging
 
 _STATIC: Final = Path(__file__).parent / "static"
-#: Of the static files: browsers keep them, and while two versions of the program run, each serves
-#: its own only.
+#: Hash of the static files: browsers cache them, and while two versions of the program run, each
+#: serves only its own.
 _CONTENT: Final = b"".join(each.read_bytes() for each in sorted(_STATIC.iterdir()))
 VERSION: Final = sha256(_CONTENT).hexdigest()[:12]
 _MAX_FORM: Final = 2**18
-#: Width of a bar in the units of its SVG.
+#: Width of a bar in SVG units.
 BAR: Final = 240
 
 _WAITING: Final = {
@@ -59,8 +59,8 @@ _SHARES: Final = {
 class Pages:
     """The application of `ballast web`, below the path `root` (empty, or "/" and a token).
 
-    `asker` says under whose identity a request asks; `namespace` is shown unless another is named.
-    `login` is the path of a login whose token may end; empty where there is none.
+    `asker` determines a request's identity; `namespace` is the default. `login` is the path of a
+    login whose token may expire; empty if there is none.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Pages:
         self._answering = Answering({"age": format_age}, known)
 
     def app(self) -> web.Application:
-        """The HTTP surface."""
+        """The HTTP application."""
         app = web.Application(client_max_size=_MAX_FORM, middlewares=[self._guard])
         answer, root = self._answering.answer, self._root
         for path in dict.fromkeys((root or "/", f"{root}/")):
@@ -100,7 +100,7 @@ class Pages:
     # -- pages -------------------------------------------------------------------------------
 
     async def queue(self, request: web.Request) -> Content:
-        """What waits, in order, filtered by reason and words, in pages of `ROWS`."""
+        """Pending workloads in queue order, filtered by reason and words, in pages of `ROWS`."""
         ask, (namespace, is_all) = self._asker(request), self._where(request)
         answer = await ask.queue("" if is_all else namespace)
         words = request.query.get("q", "").strip()
@@ -123,7 +123,7 @@ class Pages:
         return Content("queue.html", command, values, answer, answer.as_of)
 
     async def workload(self, request: web.Request) -> Content:
-        """Why one workload waits, and then the ways out that were tried."""
+        """Why one workload is pending, and then the ways out that were tried."""
         ask = self._asker(request)
         namespace, name = request.match_info["ns"], request.match_info["name"]
         answer = await ask.explanation(namespace, name, is_tried=False)
@@ -139,7 +139,7 @@ class Pages:
         )
 
     async def shares(self, request: web.Request) -> Content:
-        """Quota, fair share and what is held, by queue."""
+        """Quota, fair share and allocation, by queue."""
         answer = await self._asker(request).shares()
         rows = ordered(_tree(answer.items), _SHARES, request.query.get("sort", ""))
         values = {"items": rows, "scale": _scale(answer.items)}
@@ -159,7 +159,7 @@ class Pages:
         return Content("cluster.html", "kubectl ballast top gpus", values, data)
 
     async def whatif(self, request: web.Request) -> Content:
-        """The form, and below it what the changed world would bring."""
+        """The form, and below it the result of the simulation."""
         ask = self._asker(request)
         form = {key: str(value) for key, value in (await request.post()).items()}
         answer, wrong, status, command = None, "", 200, "kubectl ballast whatif --help"
@@ -184,7 +184,7 @@ class Pages:
         return Content("whatif.html", command, values, data, as_of, status)
 
     async def evictions(self, request: web.Request) -> Content:
-        """What was stopped lately, for what, and whether that started."""
+        """Recent evictions, their beneficiaries, and whether these started."""
         ask, (namespace, is_all) = self._asker(request), self._where(request)
         events, fates = await ask.evictions("" if is_all else namespace)
         stopped = lines(events, fates, are_stops=True)
@@ -208,30 +208,30 @@ class Pages:
         raise web.HTTPFound(f"{self._root}/mine")
 
     def _where(self, request: web.Request) -> tuple[str, bool]:
-        """The namespace that is asked about, and whether all of them are."""
+        """The namespace in question, and whether all namespaces are."""
         namespace = request.query.get("namespace", "").strip() or self._namespace
         return namespace, request.query.get("all", "") == "1"
 
 
 async def _places(ask: Questions, namespace: str, *, is_all: bool) -> dict[str, Any]:
-    """What the form for the namespace shows."""
+    """The values of the namespace form."""
     projects = await ask.projects()
     known = sorted({name for each in projects for name in each.spec.namespaces})
     return {"namespace": namespace, "is_all": is_all, "namespaces": known}
 
 
 def bar(gpus: str, scale: Decimal) -> float:
-    """Where so many GPUs lie on a bar, in the units of its SVG."""
+    """The position of `gpus` on a bar, in SVG units."""
     return round(float(min(_number(gpus) / scale, Decimal(1)) * BAR), 1)
 
 
 def _number(gpus: str) -> Decimal:
-    """GPUs as answers write them; what is unlimited is more than any other."""
+    """GPUs as in answers; unlimited is more than any other amount."""
     return Decimal("Infinity") if gpus == "unlimited" else Decimal(gpus or "0")
 
 
 def _scale(items: list[QueueFigures]) -> Decimal:
-    """GPUs at the end of every bar, so that bars can be compared; never 0."""
+    """GPUs at the end of every bar, common to all bars; never 0."""
     shown = (_number(f) for each in items for f in (each.quota, each.fair_share, each.held))
     return max([Decimal(1), *(figure for figure in shown if figure.is_finite())])
 

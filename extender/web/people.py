@@ -1,4 +1,4 @@
-"""The pages that a person begins with: my work, my project, what was used."""
+"""The users' start pages: my work, my project, usage."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from extender.web.running import Running, running_of
 from extender.web.tables import ROWS, ordered
 from extender.web.usage import by_project, by_user
 
-#: Namespaces of which one page shows the work; the form chooses others.
+#: Limit on namespaces on one page; the form selects others.
 MOST_SHOWN: Final = 4
 _MONTH: Final = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])")
 _WAITING: Final = {
@@ -40,14 +40,14 @@ T = TypeVar("T")
 
 
 class PeoplePages:
-    """Each page is a method; `asker` says under which identity it asks."""
+    """Each page is a method; `asker` determines the identity."""
 
     def __init__(self, asker: Asker, namespace: str) -> None:
         self._asker = asker
         self._namespace = namespace
 
     async def mine(self, request: web.Request) -> Content:
-        """What waits, runs and was stopped in the user's namespaces."""
+        """Pending, running and evicted workloads in the user's namespaces."""
         ask = self._asker(request)
         known = sorted({n for each in await ask.projects() for n in each.spec.namespaces})
         asked = request.query.get("namespace", "").replace(",", " ").split()
@@ -79,7 +79,7 @@ class PeoplePages:
         return Content("mine.html", command, values, data, parts[0].as_of)
 
     async def project(self, request: web.Request) -> Content:
-        """A project's figures, users, and evictions in and out."""
+        """A project's figures, users, and evictions from and for it."""
         ask, name = self._asker(request), request.match_info["name"]
         shares = await ask.shares()
         figures = [each for each in shares.items if each.queue == name]
@@ -126,7 +126,7 @@ class PeoplePages:
 
 @dataclass(slots=True, frozen=True)
 class _Work:
-    """What waits, runs and was stopped in a namespace, and what others were stopped for."""
+    """Pending, running and evicted workloads of a namespace, and its beneficiaries of evictions."""
 
     as_of: AsOf
     waiting: list[Waiting]
@@ -149,7 +149,7 @@ async def _work_in(ask: Questions, namespace: str) -> _Work:
 
 
 async def _or_why(asked: Awaitable[T]) -> T | str:
-    """The answer, or why there is none."""
+    """The answer, or the reason why there is none."""
     try:
         return await asked
     except NoAnswerError as error:
@@ -157,7 +157,7 @@ async def _or_why(asked: Awaitable[T]) -> T | str:
 
 
 def _users(running: list[Running], waiting: list[Waiting]) -> list[dict[str, Any]]:
-    """GPUs that each user holds and waits for: the one that holds most first."""
+    """GPUs that each user holds and requests; the largest holder first."""
     found: dict[str, list[float]] = {}
     for each in running:
         found.setdefault(each.user, [0.0, 0.0])[0] += each.milli / 1000

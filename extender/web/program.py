@@ -1,4 +1,4 @@
-"""`ballast web`: the pages on loopback, until Ctrl-C or the pod's end."""
+"""`ballast web`: serves the pages on loopback, until Ctrl-C or the end of the pod."""
 
 import asyncio
 import secrets
@@ -20,13 +20,13 @@ from extender.web.pages import Pages
 from extender.web.questions import ApiServer
 
 _AGENT = "ballast-web"
-#: Where OAuth2 Proxy logs a user in, and then leads to the path in `rd`.
+#: OAuth2 Proxy's login, which then redirects to the path in `rd`.
 _LOGIN = "/oauth2/start"
 
 
 @dataclass(slots=True, frozen=True)
 class WebOptions:
-    """As the command's options of the same names."""
+    """The command's options of the same names."""
 
     listen: str = "127.0.0.1:0"
     kubeconfig: str = ""
@@ -38,13 +38,13 @@ class WebOptions:
 
 
 class _Running(Observed):
-    """What health and metrics see of it: nothing has to be filled before it answers."""
+    """The state for health and metrics: the program is ready at once."""
 
     is_ready = True
 
 
 async def run(options: WebOptions) -> None:
-    """Answer until cancelled; raises ListenError and Misconfigured."""
+    """Serve until cancelled; raises ListenError and Misconfigured."""
     address = Address.parse(options.listen)
     if not address.is_loopback:
         raise ListenError(

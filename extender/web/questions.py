@@ -1,6 +1,6 @@
-"""What the pages ask the API server, always under the identity of their user.
+"""The pages' questions to the API server, always under the identity of their user.
 
-Nothing is kept between two questions, so that a right that is taken away has its effect at once.
+Nothing is cached between two questions, so that a revoked right takes effect at once.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ _ROOT: Final = "/apis/view.ballast.dev/v1alpha1"
 _DEADLINE_S: Final = 60.0
 #: Events on one page.
 _MOST_EVENTS: Final = 2000
-#: Pods that are looked up to tell whether they started.
+#: Limit on pods that are looked up to determine whether they started.
 _MOST_FATES: Final = 100
-#: Namespaces that are looked through for those of the user: each costs a question.
+#: Limit on namespaces that are checked for access: each costs a request.
 MOST_NAMESPACES: Final = 64
 #: Pages of usage records.
 _MOST_PAGES: Final = 40
@@ -62,7 +62,7 @@ class _Events(msgspec.Struct):
 
 
 class NoAnswerError(Exception):
-    """The question has no answer; the message is for the reader. `status` is the HTTP code."""
+    """The question has no answer; the message is for the user. `status` is the HTTP code."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -70,13 +70,13 @@ class NoAnswerError(Exception):
 
 
 class Questions(Protocol):
-    """What the pages ask. All methods raise NoAnswerError. An empty namespace means all of them."""
+    """The pages' questions. All methods raise NoAnswerError. An empty namespace means all."""
 
     async def queue(self, namespace: str, *, is_own_only: bool = False) -> QueueList:
-        """What waits, in order; where `is_own_only`, without work of other namespaces."""
+        """Pending workloads in queue order; with `is_own_only`, without other namespaces."""
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
-        """Why a workload waits; where `is_tried`, what would let it start, which takes long."""
+        """Why a workload is pending; with `is_tried`, what would let it start, which takes long."""
 
     async def shares(self) -> ShareList:
         """The figures of every queue."""
@@ -85,10 +85,10 @@ class Questions(Protocol):
         """The ledger of every node."""
 
     async def projects(self) -> list[GpuProject]:
-        """The projects; empty where the user may not read them."""
+        """The projects; empty if the user may not read them."""
 
     async def readable(self, namespaces: list[str]) -> list[str]:
-        """Those in which the user may ask for the queue, of the first `MOST_NAMESPACES`."""
+        """The namespaces whose queue the user may read, of the first `MOST_NAMESPACES`."""
 
     async def pods(self, namespace: str) -> list[Pod]:
         """The pods of one namespace."""
@@ -100,17 +100,17 @@ class Questions(Protocol):
         """How the next decision would differ."""
 
     async def evictions(self, namespace: str) -> tuple[list[Event], dict[str, Fate]]:
-        """Events about evictions, newest last, and by UID what became of their beneficiaries."""
+        """Events about evictions, newest last, and the fate of their beneficiaries by UID."""
 
 
 class ApiServer:
-    """The questions, sent to one API server."""
+    """The questions, sent to an API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def queue(self, namespace: str, *, is_own_only: bool = False) -> QueueList:
-        """What waits, in order."""
+        """Pending workloads in queue order."""
         path = (
             f"{_ROOT}/namespaces/{_segment(namespace)}/queues" if namespace else f"{_ROOT}/queues"
         )
@@ -118,7 +118,7 @@ class ApiServer:
         return msgspec.json.decode(await self._ask(Call("GET", path, query=query)), type=QueueList)
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
-        """Why a workload waits, and what would let it start."""
+        """Why a workload is pending, and what would let it start."""
         path = f"{_ROOT}/namespaces/{_segment(namespace)}/explanations/{_segment(name)}"
         query = {} if is_tried else {"tried": "false"}
         answer = await self._ask(Call("GET", path, query=query, deadline_s=_DEADLINE_S))
@@ -137,7 +137,7 @@ class ApiServer:
             raise _refused(error) from error
 
     async def projects(self) -> list[GpuProject]:
-        """The projects; empty where the user may not read them."""
+        """The projects; empty if the user may not read them."""
         try:
             return (await self._client.list_all(PROJECTS)).items
         except KubeError as error:
@@ -146,7 +146,7 @@ class ApiServer:
             raise _refused(error) from error
 
     async def readable(self, namespaces: list[str]) -> list[str]:
-        """Those in which the user may ask for the queue, of the first `MOST_NAMESPACES`."""
+        """The namespaces whose queue the user may read, of the first `MOST_NAMESPACES`."""
         asked = namespaces[:MOST_NAMESPACES]
         may = await asyncio.gather(*map(self._may_read, asked))
         return [name for name, is_allowed in zip(asked, may, strict=True) if is_allowed]
@@ -171,7 +171,7 @@ class ApiServer:
             raise _refused(error) from error
 
     async def usage(self, month: str) -> list[UsageRecord]:
-        """The records of a month, a page at a time."""
+        """The records of a month, page by page."""
         found: list[UsageRecord] = []
         query = {"labelSelector": f"ballast.dev/month={month}", "limit": "500"}
         for _ in range(_MOST_PAGES):
@@ -191,7 +191,7 @@ class ApiServer:
         return msgspec.json.decode(await self._ask(call), type=Simulation)
 
     async def evictions(self, namespace: str) -> tuple[list[Event], dict[str, Fate]]:
-        """Events about evictions, and by UID whether each beneficiary started."""
+        """Events about evictions, and the fate of each beneficiary by UID."""
         path = f"/api/v1/namespaces/{_segment(namespace)}/events" if namespace else "/api/v1/events"
         query = {
             "fieldSelector": "reportingComponent=ballast-controller,involvedObject.kind=Pod",
@@ -206,7 +206,7 @@ class ApiServer:
         return events, {uid: fate for (uid, _), fate in zip(chosen, fates, strict=True)}
 
     async def _fate(self, event: Event) -> Fate:
-        """What became of the pod that the eviction was made for."""
+        """The fate of the eviction's beneficiary."""
         about = event.beneficiary
         assert about is not None
         try:
@@ -230,7 +230,7 @@ class ApiServer:
 
 
 def _segment(text: str) -> str:
-    """One segment of a path, whatever the user typed; raises NoAnswerError for what is no name."""
+    """One path segment, whatever the user typed; raises NoAnswerError for an invalid name."""
     try:
         return segment(text)
     except KubeError as error:

@@ -1,4 +1,4 @@
-"""What runs in a namespace, by workload, as its pods tell it."""
+"""Running workloads of a namespace, from its pods."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from extender.api.units import format_gpus
 
 
 class Running(msgspec.Struct, frozen=True):
-    """Pods of one workload that have a node. `since` is RFC 3339; GPUs of a request in MiB are not
-    known by the pod, and count as none."""
+    """Pods of one workload that have a node. `since` is RFC 3339; requests in MiB count as no GPUs,
+    because the pod alone does not determine them."""
 
     workload: str
     user: str
@@ -25,12 +25,12 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def gpus(self) -> str:
-        """What they ask for."""
+        """The requested GPUs."""
         return format_gpus(self.milli)
 
 
 def running_of(pods: Iterable[Pod]) -> list[Running]:
-    """The workloads that run: the youngest first."""
+    """The running workloads, the youngest first."""
     members: defaultdict[str, list[tuple[Pod, int]]] = defaultdict(list)
     for pod in pods:
         demand = None if pod.is_terminal or not pod.spec.node_name else read_demand(pod)

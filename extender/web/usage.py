@@ -34,15 +34,15 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class UsageRecord(msgspec.Struct):
-    """What we read of a GpuUsage."""
+    """The projection of a GpuUsage."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 class UsageSum(msgspec.Struct):
-    """GPU-hours of a project or of one of its users; `borrowed` (held above quota) is known of
-    projects only, `lost` is what stops threw away."""
+    """GPU-hours of a project or of one of its users; `borrowed` (held above quota) is known for
+    projects only, `lost` is work lost by evictions."""
 
     name: str
     held: float = 0.0
@@ -51,7 +51,7 @@ class UsageSum(msgspec.Struct):
 
 
 def by_project(records: Iterable[UsageRecord]) -> list[UsageSum]:
-    """A line for each project: the one that held most first."""
+    """A line for each project; the largest holder first."""
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for spec in _projects(records):
         figures = sums[spec.name]
@@ -72,7 +72,7 @@ def by_user(records: Iterable[UsageRecord], project: str) -> list[UsageSum]:
 
 
 def _projects(records: Iterable[UsageRecord]) -> Iterable[_Spec]:
-    """A node pool's record has the same amounts once more."""
+    """Only the projects' records: those of node pools count the same amounts again."""
     return (record.spec for record in records if record.spec.account == "Project")
 
 
