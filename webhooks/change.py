@@ -49,7 +49,7 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
     """
     patch = PatchBuilder(text)
     _translate(patch, case)
-    _leave_native_group(patch, case)
+    _replace_native_group(patch, case)
     _label(patch, case)
     _join_group(patch, case)
     if case.delivery == "share":
@@ -111,7 +111,7 @@ def _translate(patch: PatchBuilder, case: PodCase) -> None:
             patch.set((*place, listed, names.NVIDIA_GPU), str(translation.whole))
 
 
-def _leave_native_group(patch: PatchBuilder, case: PodCase) -> None:
+def _replace_native_group(patch: PatchBuilder, case: PodCase) -> None:
     """Replaces a group of Kubernetes' own by ours (`webhooks.native_groups`)."""
     if case.pod.spec.scheduling_group is None:
         return

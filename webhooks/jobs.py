@@ -84,10 +84,10 @@ def decide_job(request: Request, projects: ProjectIndex) -> Decision:
 def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Gives the Job the policy if it may have one; yields warnings."""
     spec = patch.document["spec"]
-    yield from _misplaced(patch.document)
+    yield from _misplaced_keys(patch.document)
     if not _asks_for_gpu(spec["template"]):
         return
-    yield from _warnings_of(request, spec, "this Job", projects)
+    yield from _job_warnings(request, spec, "this Job", projects)
     if spec.get("podFailurePolicy") is None and _restart_policy(spec) == NEVER:
         conditions = [{"type": DISRUPTION, "status": "True"}]
         rule = {"action": "Ignore", "onPodConditions": conditions}
@@ -113,13 +113,13 @@ def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
         before = msgspec.json.decode(request.old_object)
         if before["spec"]["template"] == template:
             return
-    yield from _misplaced(patch.document)
+    yield from _misplaced_keys(patch.document)
     if _asks_for_gpu(template):
-        yield from _foreseen(request, template, projects)
-        yield from _one_by_one(patch.document)
+        yield from _pod_warnings(request, template, projects)
+        yield from _sequential_gang(patch.document)
 
 
-def _one_by_one(document: Document) -> Iterator[str]:
+def _sequential_gang(document: Document) -> Iterator[str]:
     """Warns about a gang in a StatefulSet that starts pods one after the other."""
     spec = document["spec"]
     if document["kind"] != "StatefulSet" or spec.get("podManagementPolicy") == "Parallel":
@@ -140,7 +140,7 @@ def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
     """Warnings only: the Jobs that it creates are reviewed themselves."""
     spec = patch.document["spec"]["jobTemplate"]["spec"]
     if _asks_for_gpu(spec["template"]):
-        yield from _warnings_of(request, spec, "its Jobs", projects)
+        yield from _job_warnings(request, spec, "its Jobs", projects)
 
 
 def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
         if not _restart_policy(spec):
             path = "replicatedJobs", ix, "template", "spec", "template", "spec", "restartPolicy"
             patch.set(("spec", *path), NEVER)
-        yield from _warnings_of(request, spec, f"replicated Job {job.get('name')!s:.63}", projects)
+        yield from _job_warnings(request, spec, f"replicated Job {job.get('name')!s:.63}", projects)
 
 
 def _of_scaled_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _of_scaled_job(patch: PatchBuilder, request: Request, projects: ProjectIndex
         return
     if not _restart_policy(spec):
         patch.set(("spec", "jobTargetRef", "template", "spec", "restartPolicy"), NEVER)
-    yield from _warnings_of(request, spec, "its Jobs", projects)
+    yield from _job_warnings(request, spec, "its Jobs", projects)
 
 
 def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     templates = [each["template"] for each in groups[:MAX_TEMPLATES] if each.get("template")]
     ours = [each for each in templates if _asks_for_gpu(each)]
     for each in ours:
-        yield from _foreseen(request, each, projects)
+        yield from _pod_warnings(request, each, projects)
     if ours and not spec.get("backoffLimit"):
         yield (
             "this RayJob fails when Ballast evicts its head pod: KubeRay restarts it only with"
@@ -186,7 +186,7 @@ def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
     for name, replica in _replicas(patch.document["spec"]):
         if not _asks_for_gpu(replica["template"]):
             continue
-        yield from _foreseen(request, replica["template"], projects)
+        yield from _pod_warnings(request, replica["template"], projects)
         if replica.get("restartPolicy") == NEVER:
             yield (
                 f"an eviction by Ballast fails this {request.kind.kind}: replicas {name!s:.63} have"
@@ -200,7 +200,7 @@ def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     templates = [replica["template"] for _, replica in _replicas(spec)]
     ours = [each for each in templates if _asks_for_gpu(each)]
     for each in ours:
-        yield from _foreseen(request, each, projects)
+        yield from _pod_warnings(request, each, projects)
     limit = (spec.get("runPolicy") or {}).get("backoffLimit", USUAL_BACKOFF)
     if ours and limit <= USUAL_BACKOFF:
         yield (
@@ -232,11 +232,11 @@ _READERS: Final = {
 }
 
 
-def _warnings_of(
+def _job_warnings(
     request: Request, spec: Document, what: str, projects: ProjectIndex
 ) -> Iterator[str]:
     """Warnings for the author of a Job's spec."""
-    yield from _foreseen(request, spec["template"], projects)
+    yield from _pod_warnings(request, spec["template"], projects)
     limit = spec.get("backoffLimit", USUAL_BACKOFF)
     counts = f"an eviction by Ballast counts as a failure of {what} (backoffLimit: {limit}):"
     policy = spec.get("podFailurePolicy")
@@ -287,22 +287,22 @@ def _asks_for_gpu(template: Document) -> bool:
     return makes_gpu_pods(msgspec.convert(template, PodTemplateSpec))
 
 
-def _misplaced(document: Document) -> Iterator[str]:
+def _misplaced_keys(document: Document) -> Iterator[str]:
     """Warnings about labels and annotations of the object that belong on its pods."""
     template = msgspec.convert(document["spec"]["template"], PodTemplateSpec)
     meta = msgspec.convert(document["metadata"], ObjectMeta)
     return misplaced(meta, template.metadata, document["kind"])
 
 
-def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:
+def _pod_warnings(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:
     """The warnings that the pods of the template would draw."""
     read = msgspec.convert(template, PodTemplateSpec)
     read.metadata.namespace, read.metadata.name = request.namespace, request.name
     yield from foresee(Pod(read.metadata, read.spec), projects)
-    yield from _cards_by_environment(template["spec"])
+    yield from _exposed_cards(template["spec"])
 
 
-def _cards_by_environment(spec: Document) -> Iterator[str]:
+def _exposed_cards(spec: Document) -> Iterator[str]:
     """Warns about a variable that exposes other pods' cards; the policy gpu-pods forbids it."""
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):
         for each in container.get("env") or ():

@@ -79,7 +79,7 @@ def read_pod(request: Request) -> Pod | Decision:
     if request.kind.kind != "Pod":
         return allowed()
     if request.sub_resource == "ephemeralcontainers":
-        return _hide_cards_from_guests(request)
+        return _hide_cards_from_ephemeral(request)
     if request.operation != "CREATE":
         return allowed()
     return _new_pod(request)
@@ -93,7 +93,7 @@ def _new_pod(request: Request) -> Pod | Decision:
         return malformed(f"object is not a Pod: {error}")
     if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}):
         return allowed()
-    if not _is_concerned(pod):
+    if not _is_relevant(pod):
         return with_warnings(allowed(), misspelt(pod.metadata))
     # The API server fills both in only after admission.
     pod.metadata.namespace = request.namespace
@@ -150,7 +150,7 @@ def with_warnings(decision: Decision, warnings: Sequence[str]) -> Decision:
     return msgspec.structs.replace(decision, warnings=(*decision.warnings, *warnings))
 
 
-def _hide_cards_from_guests(request: Request) -> Decision:
+def _hide_cards_from_ephemeral(request: Request) -> Decision:
     """The decision about ephemeral containers that are added to a pod: they are shown no card.
 
     Earlier containers are immutable.
@@ -168,7 +168,7 @@ def _hide_cards_from_guests(request: Request) -> Decision:
     return patched(patch.ops) if patch.ops else allowed()
 
 
-def _is_concerned(pod: Pod) -> bool:
+def _is_relevant(pod: Pod) -> bool:
     """Whether the pod has anything that we read."""
     if asks_for_gpu(pod) or pod.spec.scheduler_name == names.SCHEDULER_NAME:
         return True
@@ -198,7 +198,7 @@ def _judge(
     if isinstance(demand, Refused):
         return refused(demand)
     catalog, owner = projects.catalog, pod.metadata.controller
-    _leave_default_class(pod, project, catalog)
+    _clear_default_class(pod, project, catalog)
     named = pod.spec.priority_class_name
     kind = (
         pod.metadata.label(names.LABEL_WORKLOAD_KIND)
@@ -222,11 +222,11 @@ def _judge(
         pools=catalog.pools,
         translation=translation,
     )
-    objection = _objection(case)
-    return refused(objection) if objection else case
+    violation = _violation(case)
+    return refused(violation) if violation else case
 
 
-def _leave_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> None:
+def _clear_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> None:
     """Clears the pod's class if it is the cluster's default one, which the API server writes into
     every pod without a class. A project that lists the class keeps it."""
     name = pod.spec.priority_class_name
@@ -235,7 +235,7 @@ def _leave_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> Non
         pod.spec.priority_class_name, pod.spec.priority = "", None
 
 
-def _objection(case: PodCase) -> Refused | None:
+def _violation(case: PodCase) -> Refused | None:
     """The first rule that the pod breaks."""
     pod = case.pod
     why = validate.check_reserved(pod) or validate.check_words(pod)
@@ -246,14 +246,14 @@ def _objection(case: PodCase) -> Refused | None:
             validate.check_scheduler(pod, case.project)
             or validate.check_request(pod, case.demand)
             or validate.check_class(pod, case.priority_class, case.project, case.classes)
-            or _no_daemon_set(case)
+            or _daemon_set_refusal(case)
             or limits.check_node_labels(case)
             or limits.check_limits(case)
         )
-    return _no_gate(pod, "it asks for no GPU") if names.GATE in pod.gates else None
+    return _gate_refusal(pod, "it asks for no GPU") if names.GATE in pod.gates else None
 
 
-def _no_daemon_set(case: PodCase) -> Refused | None:
+def _daemon_set_refusal(case: PodCase) -> Refused | None:
     """Why a DaemonSet's pod may not use a MIG instance or a claim, or None if it uses neither.
 
     Such a pod has no gate, and with a MIG instance no milli-GPU, so the controller would not decide
@@ -300,7 +300,7 @@ def _without_project(pod: Pod) -> Decision:
     if why := validate.check_reserved(pod):
         return refused(why)
     if names.GATE in pod.gates:
-        return refused(_no_gate(pod, cure))
+        return refused(_gate_refusal(pod, cure))
     if not mentions_gpu(pod):
         return allowed()
     if pod.spec.scheduler_name == names.SCHEDULER_NAME:
@@ -315,7 +315,7 @@ def _without_project(pod: Pod) -> Decision:
     return warned(f"Ballast leaves this pod's GPU request alone: {cure}")
 
 
-def _no_gate(pod: Pod, why: str) -> Refused:
+def _gate_refusal(pod: Pod, why: str) -> Refused:
     return Refused(
         Reason.INVALID_REQUEST,
         f"{pod_name(pod)}: remove the scheduling gate {names.GATE}, nothing would remove it: {why}",

@@ -109,7 +109,7 @@ def join(pod: Pod, group: NativeGroup | None) -> Refused | tuple[str, ...]:
     """
     try:
         if group is None:
-            raise UnitError(_unread(pod))
+            raise UnitError(_why_unreadable(pod))
         if group.spec.parent_composite_pod_group_name:
             raise UnitError(
                 f"PodGroup {group.metadata.name} is part of a CompositePodGroup, which Ballast does"
@@ -164,7 +164,7 @@ def _agree(key: str, stated: str, native: str) -> None:
         )
 
 
-def _unread(pod: Pod) -> str:
+def _why_unreadable(pod: Pod) -> str:
     """Why there is no group to read, and how to fix it."""
     named = pod.spec.scheduling_group
     ours = f"label {names.LABEL_POD_GROUP} and annotation {names.ANNOTATION_MIN_MEMBER}"

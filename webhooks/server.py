@@ -132,15 +132,15 @@ class Server:
         self, http: web.Request, decide: Callable[[Request], Awaitable[Decision]]
     ) -> web.Response:
         if hdrs.CONTENT_ENCODING in http.headers:
-            return _unread(415, "send the body without Content-Encoding")
+            return _refuse_body(415, "send the body without Content-Encoding")
         async with AsyncExitStack() as place:
             try:
                 async with asyncio.timeout(self._body_deadline_s):
                     body = await self._bodies.read(http.content, http.content_length, place)
             except TimeoutError:
-                return _unread(408, f"body took longer than {self._body_deadline_s:g} s")
+                return _refuse_body(408, f"body took longer than {self._body_deadline_s:g} s")
             except TooLargeError:
-                return _unread(413, f"body is larger than {MAX_BODY} bytes")
+                return _refuse_body(413, f"body is larger than {MAX_BODY} bytes")
             started = time.perf_counter()
             try:
                 request, decision = await self._decide_on(body, decide)
@@ -151,7 +151,7 @@ class Server:
             took_s = time.perf_counter() - started
             if isinstance(body, bytes) and len(body) > SMALL:
                 self._lane.used(took_s)
-        self._tell(request, decision, took_s)
+        self._record(request, decision, took_s)
         return web.Response(body=reply, content_type="application/json")
 
     async def _decide_on(
@@ -179,7 +179,7 @@ class Server:
             text += f" smaller than {SMALL} bytes of JSON"
         return refused(Refused(Reason.INVALID_REQUEST, text))
 
-    def _tell(self, request: Request, decision: Decision, took_s: float) -> None:
+    def _record(self, request: Request, decision: Decision, took_s: float) -> None:
         """Count the decision, and log a refusal."""
         self._reviews.labels(decision.word).inc()
         self._duration.observe(took_s)
@@ -236,7 +236,7 @@ def _plain(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n")
 
 
-def _unread(status: int, text: str) -> web.Response:
+def _refuse_body(status: int, text: str) -> web.Response:
     """An answer to a body that is not read to its end: the connection is closed afterwards."""
     response = _plain(status, text)
     response.force_close()

@@ -37,7 +37,7 @@ _GONE: Final[dict[str, Rule]] = {
 }
 #: Rules that compare an object before and after an update.
 _CHANGED: Final[dict[str, Callable[[Any, Any], Iterable[FieldFinding]]]] = {
-    "GpuProject": queues.check_left
+    "GpuProject": queues.check_removed_namespaces
 }
 _DECODERS: Final = {kind: msgspec.json.Decoder(of) for kind, (of, _) in _MADE.items()}
 

@@ -109,7 +109,7 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     yield from _check_sum(department, [*others, project])
 
 
-def check_left(before: GpuProject, after: GpuProject) -> Iterator[FieldFinding]:
+def check_removed_namespaces(before: GpuProject, after: GpuProject) -> Iterator[FieldFinding]:
     """Warnings about namespaces that an update removes from the GpuProject."""
     left = sorted(set(before.spec.namespaces) - set(after.spec.namespaces))
     if left:
