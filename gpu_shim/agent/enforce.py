@@ -74,17 +74,17 @@ class Enforcer:
     findings: list[Breach] = field(default_factory=list)
     n_evicted: int = 0
     #: Reported findings that still last, as (uid, reason).
-    told: set[tuple[str, str]] = field(default_factory=set)
+    reported: set[tuple[str, str]] = field(default_factory=set)
     #: Since when an evictable finding lasts, by the same key.
     evictable_since: dict[tuple[str, str], float] = field(default_factory=dict)
-    going: set[str] = field(default_factory=set)
+    evicting: set[str] = field(default_factory=set)
     clock: Callable[[], float] = time.monotonic
 
     async def run(self) -> None:
         """Check until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
-            await self.act([*self._started_bare(), *await self.audit()])
+            await self.act([*self._unprotected_containers(), *await self.audit()])
             self.restart()
 
     async def audit(self) -> list[Breach]:
@@ -96,7 +96,7 @@ class Enforcer:
             uid: [table.used_bytes(at) for at in range(len(self.agent.tenants[uid].cards))]
             for uid, table in self.agent.tables().items()
         }
-        sight = await asyncio.to_thread(_see, nvml, list(self._ledger().users()))
+        sight = await asyncio.to_thread(_memory_by_process, nvml, list(self._ledger().users()))
         # No await from here to the end, so the figures stay consistent.
         return self.sources.auditor.look(self._ledger(), sight, self.clock(), used)
 
@@ -107,7 +107,7 @@ class Enforcer:
             tenants = self.sources.plugin.lender.bounds()
         return CardUsers(tenants, agent.tables(), agent.whole)
 
-    def _started_bare(self) -> Iterable[Breach]:
+    def _unprotected_containers(self) -> Iterable[Breach]:
         return self.restarts.findings() if self.restarts is not None else ()
 
     def count(self) -> Mapping[str, int]:
@@ -117,23 +117,23 @@ class Enforcer:
     async def act(self, found: list[Breach]) -> None:
         """Report new findings; if enabled, evict, with retries until the API server accepts."""
         self.findings = found = [each for each in found if not self._is_spared(each.uid)]
-        self.told &= {(each.uid, each.reason) for each in found}
-        self.going &= {each.uid for each in found}
+        self.reported &= {(each.uid, each.reason) for each in found}
+        self.evicting &= {each.uid for each in found}
         for each in found:
-            if (each.uid, each.reason) not in self.told:
-                self._tell(each)
-                self.told.add((each.uid, each.reason))
-        for uid in sorted(self._due(found) - self.going):
+            if (each.uid, each.reason) not in self.reported:
+                self._report(each)
+                self.reported.add((each.uid, each.reason))
+        for uid in sorted(self._due(found) - self.evicting):
             if await self._evict(uid):
-                self.going.add(uid)
+                self.evicting.add(uid)
 
     def restart(self) -> None:
         """End reported containers without the library that kubelet starts again."""
         if self.restarts is None:
             return
         for each in self.restarts.due():
-            is_told = (each.pod, Reason.GPU_UNPROTECTED) in self.told
-            if is_told and not self._is_spared(each.pod) and self.restarts.restart(each):
+            is_reported = (each.pod, Reason.GPU_UNPROTECTED) in self.reported
+            if is_reported and not self._is_spared(each.pod) and self.restarts.restart(each):
                 what = f"ended container {each.name}, so that it starts again with the library"
                 self._record(each.pod, Reason.GPU_CONTAINER_RESTARTED, what)
 
@@ -156,7 +156,7 @@ class Enforcer:
         known = self._name_of(finding.uid)
         return f"{'/'.join(known) if known else finding.uid}: {finding.reason}"
 
-    def _tell(self, finding: Breach) -> None:
+    def _report(self, finding: Breach) -> None:
         what = {"uid": finding.uid, "reason": finding.reason, "message": finding.message}
         _log.warning("found a pod beyond its bounds", **what)
         self._record(finding.uid, finding.reason, finding.message)
@@ -191,7 +191,7 @@ class Enforcer:
         return self.sources.plugin.pods.get(uid) if self.sources.plugin is not None else None
 
 
-def _see(nvml: Nvml, uuids: Iterable[str]) -> Sight:
+def _memory_by_process(nvml: Nvml, uuids: Iterable[str]) -> Sight:
     """The driver's figures of these cards; may block for any time.
 
     A card that does not answer is left out; `watch` handles its health.

@@ -73,14 +73,14 @@ class Lender:
     """Sets the caps of pods that state a limit, if the node's pool lends memory.
 
     `limits` are in MiB of each card, by the pod's uid. Until the runtime has listed its containers
-    (`is_told`), a pod without an entry may have any limit. `seated` are pods that have started, and
-    so got their requests.
+    (`is_listed`), a pod without an entry may have any limit. `started_uids` are pods that have
+    started, so their requests were free.
     """
 
     agent: Agent
     limits: dict[str, int] = field(default_factory=dict)
-    is_told: bool = False
-    seated: set[str] = field(default_factory=set)
+    is_listed: bool = False
+    started_uids: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
         """Settle until cancelled: when rows change, and once a second."""
@@ -95,8 +95,8 @@ class Lender:
         Lower caps are set first; higher ones follow once the use under the lower caps is known.
         """
         agent = self.agent
-        is_lending = agent.is_lending and self.is_told
-        self.seated &= agent.tenants.keys()
+        is_lending = agent.is_lending and self.is_listed
+        self.started_uids &= agent.tenants.keys()
         caps = dict[tuple[str, str], int]()
         for uuid, pods in self._use().items():
             unbooked_mib = self._memory_mib(uuid) - self._booked_mib(uuid) if is_lending else 0
@@ -126,7 +126,7 @@ class Lender:
         A pod that has started before is never held back.
         """
         self.settle()
-        if uid in self.seated or self.agent.is_running(uid):
+        if uid in self.started_uids or self.agent.is_running(uid):
             return ""
         for uuid, pods in self._use().items():
             if uid not in pods:
@@ -134,7 +134,7 @@ class Lender:
             started = [
                 pod
                 for other, pod in pods.items()
-                if other in self.seated or self.agent.is_running(other)
+                if other in self.started_uids or self.agent.is_running(other)
             ]
             lent_mib = sum(pod.lent_mib for pod in started)
             requests_mib = pods[uid].request_mib + sum(pod.request_mib for pod in started)
@@ -144,7 +144,7 @@ class Lender:
                     f"waits for {missing_mib} of its {pods[uid].request_mib} MiB of {uuid}: pods"
                     f" with a gpu-memory-limit still hold {lent_mib} MiB above their requests there"
                 )
-        self.seated.add(uid)
+        self.started_uids.add(uid)
         return ""
 
     def bounds(self) -> list[SharingPod]:
@@ -167,7 +167,7 @@ class Lender:
             table = container.table if container is not None else None
             for at, card in enumerate(tenant.cards):
                 held_mib = -(-table.held_bytes(at) // MIB) if table is not None else 0
-                unknown_mib = 0 if self.is_told else self._memory_mib(card.uuid)
+                unknown_mib = 0 if self.is_listed else self._memory_mib(card.uuid)
                 limit_mib = max(card.cap_mib, self.limits.get(uid, unknown_mib))
                 use = MemoryUse(card.cap_mib, limit_mib, held_mib)
                 found.setdefault(card.uuid, {})[uid] = use

@@ -213,15 +213,15 @@ async def alone(options: AgentOptions) -> int:
     """
     options.state.mkdir(parents=True, exist_ok=True)
     lock = os.open(options.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    is_told = False
+    has_warned = False
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except BlockingIOError:
-            if not is_told:
+            if not has_warned:
                 _log.warning("waiting for another agent to end", lock=str(options.state / "lock"))
-            is_told = True
+            has_warned = True
             await asyncio.sleep(LOCK_RETRY_S)
 
 

@@ -78,7 +78,7 @@ class NodePlugin:
     n_refused: int = 0
     n_adjusted: int = 0
     #: Whether the runtime has listed the running containers.
-    is_told: bool = False
+    is_listed: bool = False
     on_create: Callable[[RunningContainer], None] = lambda _container: None
     lender: Lender = field(init=False)
     _syncing: "tuple[dict[str, tuple[str, str]], dict[str, RunningContainer]] | None" = None
@@ -108,7 +108,7 @@ class NodePlugin:
 
     def is_running(self, uid: str) -> bool:
         """Whether a pod may have containers; true until the runtime has listed its containers."""
-        return not self.is_told or any(seen.pod == uid for seen in self.containers.values())
+        return not self.is_listed or any(seen.pod == uid for seen in self.containers.values())
 
     def unprotected(self) -> list[RunningContainer]:
         """Containers of pods that share cards and were started without the libraries."""
@@ -141,7 +141,7 @@ class NodePlugin:
             self._syncing = pods, containers
         else:
             self.pods, self.containers, self._syncing = pods, containers, None
-            self.is_told = self.lender.is_told = True
+            self.is_listed = self.lender.is_listed = True
             self.agent.sweep()
         return pb.SynchronizeResponse(more=request.more)
 

@@ -44,7 +44,7 @@ async def node(runtime: Node) -> AsyncIterator[Node]:
     runtime.agent.is_lending = True
     runtime.agent.is_running = runtime.plugin.is_running
     settling = asyncio.create_task(runtime.plugin.lender.run())
-    await until(lambda: runtime.plugin.is_told)
+    await until(lambda: runtime.plugin.is_listed)
     yield runtime
     settling.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -87,7 +87,7 @@ class Node:
         self.arbiter = arbiter
         devices = [Device(index=0, memory_mib=80, uuid="GPU-0")]
         self.agent = Agent("n", devices, arbiter, root, root / "pods", is_lending=True)
-        self.lender = Lender(self.agent, is_told=True)
+        self.lender = Lender(self.agent, is_listed=True)
 
     def rows(self, requests: Mapping[str, int], state: RowState = "bound") -> None:
         """Say what pods have of the card, in MiB; of the last one, in which state."""
@@ -186,7 +186,7 @@ def test_what_a_pod_was_lent_is_within_its_bounds_until_it_frees_it(node: Node) 
 def test_before_the_runtime_has_told_nothing_is_lent_and_nothing_held_is_out_of_bounds(
     node: Node,
 ) -> None:
-    node.lender.is_told = False
+    node.lender.is_listed = False
     node.arbiter.held["a"] = 70
     node.rows({"a": 20})
     assert node.caps() == {"a": 20}
