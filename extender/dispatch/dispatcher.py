@@ -115,7 +115,7 @@ class Dispatcher:
         wanted = read.wanted
         if isinstance(wanted, str):
             self._turns.refuse(turn)
-            await self._tell(read, Reason.INVALID_REQUEST, wanted)
+            await self._write_condition(read, Reason.INVALID_REQUEST, wanted)
             return
         heard = await self._ask_all(self._state.clusters_of(check), wanted)
         chosen = choose(heard, turn.tried)
@@ -124,7 +124,7 @@ class Dispatcher:
         )
         if not chosen:
             self._turns.refuse(turn)
-            await self._tell(read, Reason.NO_CLUSTER, message)
+            await self._write_condition(read, Reason.NO_CLUSTER, message)
             return
         if read.workload.status.nominated_cluster_names != chosen:
             turn.version = version_of((await nominate(self._client, read.whole, chosen)).metadata)
@@ -132,7 +132,7 @@ class Dispatcher:
                 _NOMINATIONS.labels(cluster).inc()
         self._turns.nominate(turn, chosen, wanted)
         _log.info("nominated", workload=read.workload.key, clusters=chosen, answers=message)
-        await self._tell(read, Reason.NOMINATED, f"{', '.join(chosen)}. {message}")
+        await self._write_condition(read, Reason.NOMINATED, f"{', '.join(chosen)}. {message}")
 
     async def _ask_all(self, clusters: Sequence[str], wanted: WantedWorkload) -> list[Heard]:
         heard = await asyncio.gather(
@@ -148,7 +148,7 @@ class Dispatcher:
             _ANSWERS.labels(each.cluster, answer).inc()
         return list(heard)
 
-    async def _tell(self, read: "_Read", reason: Reason, message: str) -> None:
+    async def _write_condition(self, read: "_Read", reason: Reason, message: str) -> None:
         """Write the condition `ballast.dev/Dispatched` if it has changed. It is informative only: a
         failed write does not affect the decision."""
         status = "True" if reason is Reason.NOMINATED else "False"

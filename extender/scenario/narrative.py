@@ -60,7 +60,7 @@ def tell(world: World, outcome: Outcome) -> Story:
         detail = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{key}: ")
         detail = _in_mib(detail, world.cluster.memory_unit)
         story.waiting.append(f"{names.get(key, key)} waits: {refused.reason}, {detail}.")
-    story.waiting += _unheard(world, outcome)
+    story.waiting += _without_reason(world, outcome)
     for (queue, pool), share in outcome.plan.shares.items():
         named = queue if len(world.cluster.pools) == 1 else f"{queue} in {pool}"
         story.shares += _rows(named, share, world.cluster.memory_unit)
@@ -117,7 +117,7 @@ def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
         yield f"{pod.uid} {where}{receiver}: {move.reason}, {SENTENCES[move.reason]}."
 
 
-def _unheard(world: World, outcome: Outcome) -> Iterator[str]:
+def _without_reason(world: World, outcome: Outcome) -> Iterator[str]:
     """Pending jobs without a reason, because no stage considered them."""
     stages = world.cluster.case.settings.stages
     why = "it has its turn in the next cycle"

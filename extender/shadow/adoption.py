@@ -191,7 +191,7 @@ class _Adoption:
         return found
 
     def _take(self, pod: Pod) -> None:
-        pod = self._in_our_words(pod)
+        pod = self._translated(pod)
         demand = read_demand(pod)
         if isinstance(demand, Refused) or not demand.is_gpu_work:
             if pod.spec.node_name:
@@ -210,7 +210,7 @@ class _Adoption:
         if mine.spec.node_name:
             self._give_row(mine, demand, project)
 
-    def _in_our_words(self, pod: Pod) -> Pod:
+    def _translated(self, pod: Pod) -> Pod:
         """The pod with a request in our vocabulary."""
         if not speaks(pod):
             return pod

@@ -106,7 +106,7 @@ class Record:
             raise ValueError("there was no look yet")
         cards = self._last.snapshot.nodes.cards
         waited = max(1, self._looks_with_waiting)
-        work = [self._told(each) for each in self._waits]
+        work = [self._line_of(each) for each in self._waits]
         n_of = {what: len(keys) for what, keys in self._keys.items()}
         return ShadowReport(
             since=as_time(self._first_s),
@@ -272,7 +272,7 @@ class Record:
             )
 
     @staticmethod
-    def _told(work: _Work) -> ShadowWork:
+    def _line_of(work: _Work) -> ShadowWork:
         if work.ballast_s:
             work.entry.ballast_seconds = max(0, work.ballast_s - work.since_s)
         return work.entry

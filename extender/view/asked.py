@@ -183,7 +183,7 @@ def _lineage(snapshot: Snapshot, workload: WorkloadView) -> Iterator[str]:
         queue = snapshot.queues.get(queue.parent)
 
 
-class _SeenEnough(Exception):  # noqa: N818 (it ends a run, and is no error)
+class _Finished(Exception):  # noqa: N818 (it ends a run, and is no error)
     """All workloads in question have started, or time is up."""
 
 
@@ -195,13 +195,13 @@ def _look_ahead(picture: Picture, keys: Sequence[str], is_late: Callable[[], boo
 
     def pause() -> None:
         if is_late() or all(key in ahead.starts for key in keys):
-            raise _SeenEnough
+            raise _Finished
 
     ahead = Ahead(picture, pause=pause)
     is_cut = False
     try:
         ahead.run()
         is_cut = ahead.is_cut
-    except _SeenEnough:
+    except _Finished:
         is_cut = any(key not in ahead.starts for key in keys)
     return Outlook(now_s, dict(ahead.starts), frozenset(workloads), is_cut=is_cut)

@@ -124,14 +124,14 @@ class Foresight:
         placed_now = self.placed.get(workload.key)
         if placed_now is not None:
             return replaced(placed_now)
-        why = self._why_none(workload)
+        why = self._why_unknown(workload)
         if why or self.outlook is None:
             return Forecast("no forecast", message=why)
         earliest_s = not_before(self.outlook.made_s, self.outlook.starts[workload.key])
         message = "how much later depends on what is submitted meanwhile"
         return Forecast("no forecast", as_time(earliest_s), message=message)
 
-    def _why_none(self, workload: WorkloadView) -> str:
+    def _why_unknown(self, workload: WorkloadView) -> str:
         refused, outlook = self.picture.plan.waits.get(workload.key), self.outlook
         if refused is not None and refused.reason in NOT_IN_LINE:
             return "it waits for its owner, not for a place"
@@ -219,7 +219,7 @@ def _budget_s(picture: Picture) -> int:
 
 
 @dataclass(slots=True)
-class _Given:
+class _FirstAnswer:
     """The first answer about a workload, for pods with these UIDs; times are unix seconds, and
     `latest_s` is 0 without a latest time."""
 
@@ -238,7 +238,7 @@ class HitRate:
     started within its interval. A workload that is deleted before it starts does not count.
     """
 
-    _given: dict[str, _Given] = field(default_factory=dict)
+    _given: dict[str, _FirstAnswer] = field(default_factory=dict)
     _outcomes: dict[tuple[Word, str], deque[bool]] = field(default_factory=dict)
 
     def give(self, workload: WorkloadView, forecast: Forecast) -> None:
@@ -247,7 +247,7 @@ class HitRate:
         known = self._given.get(workload.key)
         if forecast.earliest and (known is None or not known.uids & uids):
             span_s = as_unix_s(forecast.earliest), as_unix_s(forecast.latest)
-            given = _Given(forecast.word, workload.project, *span_s, uids)
+            given = _FirstAnswer(forecast.word, workload.project, *span_s, uids)
             self._given[workload.key] = given
 
     def review(self, picture: Picture) -> Iterator[tuple[Word, bool]]:

@@ -87,7 +87,9 @@ class PeoplePages:
         if not figures and found is None:
             raise NoAnswerError(f"There is no project {name} that you may see.", 404)
         namespaces = found.spec.namespaces[:MOST_SHOWN] if found else []
-        parts = await asyncio.gather(*(_or_why(_work_in(ask, each)) for each in namespaces))
+        parts = await asyncio.gather(
+            *(_answer_or_reason(_work_in(ask, each)) for each in namespaces)
+        )
         whys = [each for each in parts if isinstance(each, str)]
         seen = [each for each in parts if not isinstance(each, str)]
         stopped = [line for part in seen for line in part.stopped]
@@ -148,7 +150,7 @@ async def _work_in(ask: Questions, namespace: str) -> _Work:
     )
 
 
-async def _or_why(asked: Awaitable[T]) -> T | str:
+async def _answer_or_reason(asked: Awaitable[T]) -> T | str:
     """The answer, or the reason why there is none."""
     try:
         return await asked

@@ -57,7 +57,7 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
         pool = cluster.pool_of_node(node.name)
         most_cards[pool] = max(most_cards[pool], amounts.cards(node.gpus))
     wants: Counter[tuple[Owner, str]] = Counter()
-    firm, quotas = _Firm(cluster), world.months.spent_quotas(cluster)
+    firm, quotas = _NonPreemptible(cluster), world.months.spent_quotas(cluster)
     counted: Counter[tuple[str, str]] = Counter()
     tasks = [(job, task) for job in world.jobs.values() for task in _wanted(job)]
     for job, task in sorted(tasks, key=lambda each: not each[1].held.node):
@@ -75,7 +75,7 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
 
 
 @dataclass(slots=True)
-class _Firm:
+class _NonPreemptible:
     """Non-preemptible work: under fair share, nothing is owed to pending work beyond quota."""
 
     cluster: Cluster
