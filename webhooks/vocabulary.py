@@ -146,7 +146,7 @@ def is_foreign(resource: str) -> bool:
 
 
 def speaks(pod: Pod) -> bool:
-    """Whether the pod asks for GPUs in another scheduler's words."""
+    """Whether the pod requests GPUs in another scheduler's vocabulary."""
     if any(key.startswith((SHAREDGPU, _NV_PREFIX)) for key in pod.metadata.annotations or ()):
         return True
     return any(

@@ -1,1 +1,1 @@
-"""The node agent: what its node's GpuNode says becomes caps and shares of containers."""
+"""The node agent: applies its node's GpuNode as caps and shares of containers."""

@@ -152,7 +152,7 @@ class Enforcer:
         return {uid for (uid, _), since in self.evictable_since.items() if since <= latest_s}
 
     def describe(self, finding: Breach) -> str:
-        """The pod, and what it does, without figures: they would change from second to second."""
+        """The pod and the reason, without figures, which would change from second to second."""
         known = self._name_of(finding.uid)
         return f"{'/'.join(known) if known else finding.uid}: {finding.reason}"
 

@@ -40,7 +40,7 @@ class NvmlError(Exception):
 
 
 class CardLost(NvmlError):  # noqa: N818
-    """The card does not answer any more, or says that it must be reset."""
+    """The card does not answer any more, or has to be reset."""
 
 
 @dataclass(slots=True, frozen=True)

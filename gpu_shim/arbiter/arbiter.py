@@ -61,7 +61,7 @@ class Arbiter:
     def _scheduler(self) -> Scheduler:
         return Scheduler(self.slots, self.settings, observer=self.observer)
 
-    # -- verbs ---------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------
 
     def admit(self, claim: Claim, path: Path, cards: tuple[ContainerCard, ...]) -> str:
         """Add a container or change its shares and caps; returns the reason if it does not fit."""
@@ -158,7 +158,7 @@ class Arbiter:
             if self._timer is not None:
                 self._timer.cancel()
 
-    # -- what others ask -----------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     def watch(self, slot: int, sock: socket.socket) -> int:
         """Let the fast path receive a welcomed process; returns its connection there."""

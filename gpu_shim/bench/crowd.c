@@ -29,7 +29,7 @@ static int come(long at)
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     int (*initialise)(unsigned) = library ? (int (*)(unsigned))dlsym(library, "cuInit") : NULL;
     int (*tell)(int *) = library ? (int (*)(int *))dlsym(library, "cuDriverGetVersion") : NULL;
-    /* The second loads the driver, which is not what is measured. */
+    /* The second loads the driver, which is not part of the measurement. */
     if (!initialise || !tell || tell(&version))
         return 1;
     atomic_fetch_add(&shared->n_ready, 1);

@@ -34,13 +34,13 @@ class Bar:
 
 @dataclass(slots=True, frozen=True)
 class Line:
-    """What was measured, as it is told, and the bars it is held to where there are any."""
+    """A measurement in words, and its bars, if any."""
 
     row: int
     what: str
     value: str
     bars: tuple[Bar, ...] = ()
-    #: What the value is made of; none at all tells nothing of the bars.
+    #: The number of samples; without any, the bars are not evaluated.
     n_samples: int = 1
 
     @property

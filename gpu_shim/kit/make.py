@@ -14,7 +14,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: The machine's Python.
 PYTHON: Final = "3.12"
-#: What the kit's programs import; versions are those of the lock file.
+#: Packages that the kit's programs import, in the versions of the lock file.
 PACKAGES: Final = (
     "click", "markdown-it-py", "mdurl", "msgspec", "nvidia-ml-py", "pygments", "rich", "structlog",
 )  # fmt: skip
@@ -72,7 +72,7 @@ def _fetch(into: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make it and say how large it is."""
+    """Create the folder and print its size."""
     into = Path(arguments[0])
     size = make(into)
     print(f"{into}: {size / (1 << 20):.1f} MiB; there: {into.name}/run a")

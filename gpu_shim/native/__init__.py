@@ -1,1 +1,1 @@
-"""The libraries that stand in front of the driver's, in C, and how they are built."""
+"""The libraries that shadow the driver's, in C, and their build."""

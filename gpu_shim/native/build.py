@@ -1,6 +1,6 @@
 """Builds the native libraries with gcc, from the sources beside this file.
 
-Nothing of CUDA is needed. No symbol newer than glibc 2.17 is used, so that one build serves every
+The CUDA toolkit is not needed. No symbol newer than glibc 2.17 is used, so one build serves every
 image.
 """
 
@@ -22,18 +22,18 @@ FLAGS: Final = (
     "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fno-plt",
     "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-Wl,-z,now", "-Wl,--hash-style=both",
 )  # fmt: skip
-#: Functions of old versions live in these on an old glibc; on a new one they are empty.
+#: On an old glibc these contain functions that libc later absorbed; on a new one they are empty.
 LIBRARIES: Final = ("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2")
 
 
 class BuildError(Exception):
-    """The compiler refused; the message is what it said."""
+    """The compiler failed; the message is its output."""
 
 
 def build(into: Path, compiler: str = "gcc", flags: Sequence[str] = ()) -> None:
-    """Make `libcuda.so.1`, `libnvidia-ml.so.1` and `libballast-pages.so` in a folder.
+    """Build `libcuda.so.1`, `libnvidia-ml.so.1` and `libballast-pages.so` in a folder.
 
-    The compiler may be one for another machine: x86-64 and aarch64 are known.
+    The compiler may be a cross-compiler: x86-64 and aarch64 are supported.
     """
     into.mkdir(parents=True, exist_ok=True)
     cuda, nvml = ("names_cuda.txt", CUDA_SOURCES), ("names_nvml.txt", NVML_SOURCES)

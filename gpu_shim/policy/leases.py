@@ -243,7 +243,7 @@ class Card:
     def _account(self, name: str) -> Tenant:
         return self.tenants.get(name, self._idle)
 
-    # -- the next one --------------------------------------------------------------------------
+    # -- the next lease ------------------------------------------------------------------------
 
     def ranked(self, now_ns: int) -> list[Tenant]:
         """Tenants that may hold the free card now, including the idle one, the next first."""

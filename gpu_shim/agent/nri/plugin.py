@@ -118,7 +118,7 @@ class NodePlugin:
             if seen.pod in self.agent.tenants and not seen.is_protected
         ]
 
-    # -- what the runtime calls ----------------------------------------------------------------
+    # -- calls of the runtime ------------------------------------------------------------------
 
     async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
         """Subscribes to the events that we need."""
@@ -186,7 +186,7 @@ class NodePlugin:
         self.agent.sweep()
         return pb.Empty()
 
-    # -- what a container gets -----------------------------------------------------------------
+    # -- adjustments ---------------------------------------------------------------------------
 
     async def _adjust(self, pod: pb.PodSandbox, container: pb.Container) -> pb.ContainerAdjustment:
         uid = pod.uid

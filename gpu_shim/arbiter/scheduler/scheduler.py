@@ -145,7 +145,7 @@ class Scheduler:
                 moments.append(card.holder.until_ns)
         return min(moments, default=0)
 
-    # -- what is planned ahead -----------------------------------------------------------------
+    # -- plans ---------------------------------------------------------------------------------
 
     def plan_ahead(self, now_ns: int) -> None:
         """Plan the next turn in the fast path on every card that has changed."""
