@@ -141,8 +141,10 @@ def _short(value: Any) -> str:
 
 
 def documents_of(document: Any) -> Iterator[Manifest]:
-    """The objects in a decoded document: itself, or the items of a List. Raises ValueError for
-    what is no object; an empty document has none."""
+    """The objects in a decoded document: itself, or the items of a List; none if it is empty.
+
+    Raises ValueError for anything that is not an object.
+    """
     if isinstance(document, Sequence) and not isinstance(document, str):
         for each in document:
             yield from documents_of(each)

@@ -1,4 +1,4 @@
-"""What a GPU-hour costs, as a file says it: exact decimals.
+"""Prices of GPU-hours from a file, as exact decimals.
 
 ```yaml
 currency: EUR

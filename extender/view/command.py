@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from extender.view.picture import Picture
 
 Figure = TypeVar("Figure", str, int)
-#: What becomes of work: the sign before its line.
+#: The sign of each change.
 _SIGNS: Final = {
     "starts": "[green]+[/green]",
     "stops": "[red]-[/red]",

@@ -1,4 +1,4 @@
-"""Names in a snapshot file: plain, or hashed, so that a file may leave the organisation."""
+"""Names in a snapshot file: plain, or hashed, so that a file can leave the organisation."""
 
 import hashlib
 import secrets

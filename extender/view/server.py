@@ -341,6 +341,6 @@ def _resources() -> dict[str, Any]:
 
 
 def _openapi() -> dict[str, Any]:
-    """No schema: kube-apiserver asks for one, and takes an empty one."""
+    """No schema: kube-apiserver requests one, and accepts an empty one."""
     info = {"title": GROUP, "version": VERSION}
     return {"swagger": "2.0", "info": info, "paths": {}}

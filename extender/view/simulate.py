@@ -111,7 +111,7 @@ def _job(picture: Picture, job: Job, number: int) -> WorkloadView:
 
 
 def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[Change]:
-    """What differs, workload by workload: what stops first."""
+    """The differences by workload, evictions first."""
     was, now, lost = fates_of(before), fates_of(after), _lost_by_fate(after)
     drained = set(spec.drain)
     for key in sorted({*was, *now}):
@@ -161,7 +161,7 @@ def _change(what: str, key: str, picture: Picture, pods: int, milli: int, messag
 
 
 def _lost_by_fate(picture: Picture) -> dict[tuple[str, str], int]:
-    """What the plan wastes of each workload that it stops or moves, in milli-GPU times seconds."""
+    """Milli-GPU-seconds that the plan wastes, by workload and whether it is stopped or moved."""
     found: dict[tuple[str, str], int] = {}
     for each in leaving(picture.plan):
         fate = each.workload, "stops" if isinstance(each, Eviction) else "moves"

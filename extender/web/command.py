@@ -37,7 +37,7 @@ def web(**given: Any) -> None:
     from extender.kube.errors import KubeError
     from extender.web.program import WebOptions, run
 
-    # What a person reads: the URL alone on standard output, and only what goes wrong beside it.
+    # Standard output has the URL alone, and standard error only problems.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

@@ -202,7 +202,7 @@ class Pages:
             "evictions.html", f"kubectl ballast history {where} --evictions", values, data
         )
 
-    # -- what they share ---------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------------
 
     async def _to_mine(self, _request: web.Request) -> web.Response:
         raise web.HTTPFound(f"{self._root}/mine")

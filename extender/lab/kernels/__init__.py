@@ -1,4 +1,4 @@
-"""Kernels that only replays use: policies that others have published."""
+"""Kernels that only replays use: published policies."""
 
 from pathlib import Path
 

@@ -64,8 +64,8 @@ def openb(
 ) -> None:
     """GPU allocation as pods of the openb trace (Alibaba, 2023) fill its cluster.
 
-    By the protocol of Weng et al., USENIX ATC 2023: nothing ever leaves, what does not fit is
-    dropped, and 130 % of the cluster's GPUs are asked for in the end.
+    By the protocol of Weng et al., USENIX ATC 2023: pods never end, a pod that does not fit is
+    dropped, and 130 % of the cluster's GPUs are requested in the end.
     """
     output = Output(json_to)
     output.check()

@@ -129,8 +129,8 @@ def fill_and_renew(
 def near_sets(folder: Path, traces: tuple[str, ...], seeds: range) -> None:
     """How often pods of 2 and 4 cards get near ones, on the pods of the openb trace.
 
-    Nodes of 8 cards are taken to have two sets of four and four pairs. First nodes say nothing of
-    that, then they state it.
+    Nodes of 8 cards are assumed to have two sets of four and four pairs; first without labels that
+    state them, then with.
     """
     table = Table(caption="pods that get one pair or one set of four, %")
     for name in ("trace", "nodes", "cards", "filling", "coming and leaving"):

@@ -140,7 +140,7 @@ class _Run:
     def _capacity(self) -> int:
         return sum(amounts[GPU] for amounts in self.world.past.capacity.values())
 
-    # What happens by itself.
+    # Events.
 
     def _at(self, at_s: int, happen: Callable[[], bool]) -> None:
         """Schedule an action; it returns whether anything changed."""
@@ -230,7 +230,7 @@ class _Run:
         is_over = arrivals.until is not None and self.now_s >= arrivals.until
         return arrivals.keep is not None and not is_over
 
-    # What is decided.
+    # Decisions.
 
     def _run_cycle(self) -> None:
         world, report = self.world, self.report

@@ -6,7 +6,7 @@ from extender.scenario.model.values import Amount, Limit, Natural, Status, Writt
 
 
 class JobExpectation(Written, frozen=True, kw_only=True):
-    """What must be true of all tasks of a job, or of `count` of them."""
+    """The expectation for all tasks of a job, or for `count` of them."""
 
     status: Status | list[Status] | None = None
     node: str | None = None
@@ -16,7 +16,7 @@ class JobExpectation(Written, frozen=True, kw_only=True):
 
 
 class TaskExpectation(Written, frozen=True, kw_only=True):
-    """What must be true of one task; tasks with the same letter `card` share a card."""
+    """The expectation for one task; tasks with the same letter `card` share a card."""
 
     status: Status | list[Status] | None = None
     node: str | None = None
