@@ -32,7 +32,7 @@ _HOURS_OF_MONTH: Final = 720
 
 
 class Bounds(NamedTuple):
-    """Quota and limit of one resource in one node pool; None where none is stated."""
+    """Quota and limit of one resource in one node pool; None where the queue sets none."""
 
     quota: int | None
     limit: int | None

@@ -230,7 +230,7 @@ def _cells(runs: Sequence[Figures]) -> Iterator[str]:
 
 
 def _reference(trace: PhillyTrace, name: str) -> Reference | None:
-    """The note's row, where the same was replayed."""
+    """The reference result of this rule; None unless the whole window is replayed."""
     is_whole = trace.days == (1, WINDOW_DAYS)
     return reference_for(name, trace.nodes) if is_whole else None
 
