@@ -8,7 +8,7 @@ from extender.api.names import API_VERSION
 
 Manifest = dict[str, Any]
 
-#: Fields that the API server writes, whose loss means nothing.
+#: Fields that the API server writes and that may be dropped without loss.
 _SERVER: Final = frozenset(
     {
         "apiVersion",
@@ -116,7 +116,7 @@ def new_object(
 
 
 def topology_of(manifest: Manifest, why: Mapping[str, str], done: Converted) -> Manifest:
-    """The GpuTopology of a Topology, whose format KAI and Kueue share."""
+    """The GpuTopology of a Topology; KAI and Kueue use the same format."""
     each = Fields(manifest)
     levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
     done.lost += each.lost(why)

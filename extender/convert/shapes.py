@@ -38,7 +38,7 @@ WORKLOAD: Final[Shape] = {
 }
 #: The pod template of an object that is no workload of Kubernetes itself.
 TEMPLATE: Final[Shape] = _TEMPLATE
-#: A topology, whose format KAI and Kueue share.
+#: A topology; KAI and Kueue use the same format.
 TOPOLOGY: Final[Shape] = {"spec": {"levels": [{"nodeLabel!": str}]}}
 
 

@@ -76,7 +76,7 @@ def convert(texts: Mapping[str, str]) -> Converted:
 
 
 def _table(file: str, text: str, done: Converted) -> Iterator[dict[str, str]]:
-    """Lines of `sacctmgr -P show assoc`, whose first line names the columns."""
+    """Lines of `sacctmgr -P show assoc`; the first line names the columns."""
     head, *lines = [line for line in text.splitlines() if line.strip()]
     keys = [key.strip().lower().replace(" ", "") for key in head.split("|")]
     if "account" not in keys:

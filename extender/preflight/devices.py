@@ -50,7 +50,7 @@ def _classes(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _uncounted(facts: Facts, devices: DeviceCards) -> Iterator[PreflightFinding]:
-    """Nodes whose drivers publish devices that claims may share but that do not count as cards."""
+    """Nodes with published devices that claims may share but that do not count as cards."""
     drivers = {driver_of_cards(each) for each in facts.device_classes}
     nodes = [
         each.spec.node_name

@@ -42,7 +42,7 @@ def _namespaces(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _without_project(facts: Facts) -> Iterator[PreflightFinding]:
-    """Pods whose project no longer exists, or no longer lists their namespace."""
+    """Pods of a project that no longer exists or no longer lists their namespace."""
     listed = {name for project in facts.projects for name in project.spec.namespaces}
     left = sorted(
         f"{row.namespace}/{row.name}"

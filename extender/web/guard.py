@@ -34,7 +34,7 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-#: For static files, whose addresses change with their content.
+#: For static files: their addresses change with their content.
 KEPT: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 

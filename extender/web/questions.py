@@ -88,7 +88,7 @@ class Questions(Protocol):
         """The projects; empty if the user may not read them."""
 
     async def readable(self, namespaces: list[str]) -> list[str]:
-        """The namespaces whose queue the user may read, of the first `MOST_NAMESPACES`."""
+        """Namespaces with a queue that the user may read, of the first `MOST_NAMESPACES`."""
 
     async def pods(self, namespace: str) -> list[Pod]:
         """The pods of one namespace."""
@@ -146,7 +146,7 @@ class ApiServer:
             raise _refused(error) from error
 
     async def readable(self, namespaces: list[str]) -> list[str]:
-        """The namespaces whose queue the user may read, of the first `MOST_NAMESPACES`."""
+        """Namespaces with a queue that the user may read, of the first `MOST_NAMESPACES`."""
         asked = namespaces[:MOST_NAMESPACES]
         may = await asyncio.gather(*map(self._may_read, asked))
         return [name for name, is_allowed in zip(asked, may, strict=True) if is_allowed]

@@ -75,7 +75,7 @@ def _length(case: CardCase, card: Card) -> Fraction:
 
 @dataclass(slots=True)
 class _Scene:
-    """Workloads that become busy and idle on a card whose work ends exactly with its lease."""
+    """Workloads that become busy and idle on a card, with work that ends exactly with its lease."""
 
     case: CardCase
     card: Card

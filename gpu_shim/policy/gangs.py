@@ -62,7 +62,7 @@ class Node:
         self._level(now_ns)
 
     def end(self, card: str, now_ns: int) -> None:
-        """End the card's lease, whose work has drained."""
+        """End the card's lease; its work has drained."""
         self.cards[card].end(now_ns)
 
     def take_back(self, name: str, now_ns: int) -> None:

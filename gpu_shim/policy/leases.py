@@ -229,7 +229,7 @@ class Card:
         self.now_ns = now_ns
 
     def end(self, now_ns: int) -> None:
-        """End the holder's lease, whose work has drained; it is charged up to now."""
+        """End the holder's lease and charge it up to now; its work has drained."""
         self.advance(now_ns)
         if self.holder is not None:
             self._account(self.holder.name).ended_ns = now_ns
