@@ -21,15 +21,13 @@ allocation, so a pod that can be moved may belong to any queue.
 
 While demand does not change and no other pod ends, each plan lowers what queues hold above both
 share and quota or, if that stays equal, what they hold above quota. So the stage comes to an end.
-Nothing is reclaimed back: with the evicted workload its queue would be above its quota again, so it
-finds victims only in queues above what they deserve, and the preemptor's is none of these;
-`counter_reclaim` excludes smaller work. Evicted pods that are created again change neither demand
-nor shares.
+Nothing is reclaimed back: the evicted workload would lift its queue above its quota again, so it
+finds victims only in queues above what they deserve, which the preemptor's is not. For smaller
+work, see `counter_reclaim`. Evicted pods that are created again change neither demand nor shares.
 
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
 reclaims work of the project that precedes it. After the project has used up its monthly budget, its
-users share its quota as they share a limit; while it holds more, they reclaim nothing from each
-other.
+users share its quota as they would a limit; while it holds more, none reclaims from another.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
 fair shares a little. So a project that has its quota reclaims only up to its share less
