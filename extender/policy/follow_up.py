@@ -53,7 +53,7 @@ class Rounds:
         """Whether the last plan changed anything, so that another round may decide more. Nothing
         follows from a first plan that only uses free resources, unless these may be reclaimed."""
         last = self._plans[-1]
-        has_changed = _is_any_evicted(last) or self._may_be_taken_back
+        has_changed = _has_victims(last) or self._may_be_taken_back
         if len(self._plans) > 1:
             has_changed = has_changed or any(map(_is_new, last.admissions))
         return has_changed and len(self._plans) < MOST_ROUNDS
@@ -63,7 +63,7 @@ class Rounds:
         starts work above the share of its queue, which may entitle pending work to reclaim."""
         self._plans.append(plan)
         self._budgets, self._may_be_taken_back = budgets, may_be_taken_back
-        if _is_any_evicted(plan) or may_be_taken_back or len(self._plans) > 1:
+        if _has_victims(plan) or may_be_taken_back or len(self._plans) > 1:
             self._carry_out(plan)
 
     def snapshot_after(self) -> Snapshot:
@@ -121,10 +121,10 @@ class Rounds:
     def plan(self) -> Plan:
         """The merged plan of all rounds."""
         first = self._plans[0]
-        if not any(map(_is_any_evicted, self._plans)):
+        if not any(map(_has_victims, self._plans)):
             # Nothing was taken back from the first plan, so it is complete.
             return first
-        net = _Net(self)
+        net = _NetChange(self)
         net.compare()
         found = Plan(shares=first.shares, drops=first.drops)
         found.admissions, found.evictions, found.moves = net.admissions, net.evictions, net.moves
@@ -136,7 +136,7 @@ class Rounds:
         found.cut_stages = tuple(stage for stage in ALL_STAGES if stage in stages)
         return found
 
-    def _waits(self, net: "_Net") -> Iterator[tuple[str, Refused]]:
+    def _waits(self, net: "_NetChange") -> Iterator[tuple[str, Refused]]:
         """Why workloads are pending at the end that were pending before, too."""
         last, first = self._plans[-1].waits, self._plans[0].waits
         for key in sorted(last.keys() | first.keys()):
@@ -164,7 +164,7 @@ class Rounds:
             for placement in admission.placements
         }
 
-    def settled(self) -> list[Admission]:
+    def settled_nominations(self) -> list[Admission]:
         """Admissions of pods that an earlier cycle nominated."""
         found = []
         for admission in self._plans[0].admissions:
@@ -213,7 +213,7 @@ class _Views:
 
 
 @dataclass(slots=True)
-class _Net:
+class _NetChange:
     """The difference between the first round's snapshot and the last round's end.
 
     `waiting` are workloads with pods that were pending before and still are.
@@ -243,7 +243,7 @@ class _Net:
             if self._is_broken_gang(before, ends_at):
                 ends_at = {uid: pod for uid, pod in ends_at.items() if uid in only_moved}
             self._ends_at.update(ends_at)
-        self.admissions += rounds.settled()
+        self.admissions += rounds.settled_nominations()
         at_once = rounds.started_at_once()
         for before, _ in changes:
             self._admit(before, at_once)
@@ -255,8 +255,7 @@ class _Net:
 
     def _is_broken_gang(self, workload: WorkloadView, ends_at: Mapping[str, PodView]) -> bool:
         """Whether a gang would be below its minimum, since some of its pods end elsewhere but may
-        not be moved there. Then its evicted pods get no placement: the gang is evicted whole, as in
-        the round that evicted it."""
+        not be moved there. It is then evicted whole, as in the round that evicted it."""
         live = live_pods(workload)
         stay = [
             pod
@@ -272,7 +271,7 @@ class _Net:
             pod.state != "bound"
             or victim is None
             or isinstance(victim, Move)
-            or _is_same_place(pod, ends_at[pod.uid])
+            or _is_same_placement(pod, ends_at[pod.uid])
             or self.rounds.may_move(pod, victim.reason)
         )
 
@@ -295,7 +294,7 @@ class _Net:
     ) -> None:
         """Evict or move the pod, unless it ends at its old placement."""
         end, victim = self._ends_at.get(pod.uid), self._victims[pod.uid]
-        if end is not None and _is_same_place(pod, end):
+        if end is not None and _is_same_placement(pod, end):
             return
         here = beneficiaries.get(pod.node, {})
         everywhere = beneficiaries[""]
@@ -305,7 +304,7 @@ class _Net:
             beneficiary = next(remaining, beneficiary)
             is_own = self.rounds.project_of(beneficiary) == workload.project
             if reason is Reason.PREEMPTED and not is_own:
-                # The own work for which it was preempted gave way to the other project's.
+                # Its project's work, for which it was preempted, gave way to another project's.
                 reason, note = Reason.RECLAIMED, ""
         if end is not None and self._may_end_at(pod, self._ends_at):
             place = Placement(pod, end.node, end.cards)
@@ -318,7 +317,7 @@ class _Net:
         self.evictions.append(Eviction(pod, workload.key, reason, beneficiary, note))
 
     def _last_eviction(self, uid: str) -> Eviction:
-        """The eviction of a pod that was moved before."""
+        """The last eviction of a pod that was moved first."""
         return [
             each
             for each in self.rounds.evictions()
@@ -339,7 +338,7 @@ class _Net:
         return found
 
 
-def _is_any_evicted(plan: Plan) -> bool:
+def _has_victims(plan: Plan) -> bool:
     return bool(plan.evictions or plan.moves)
 
 
@@ -352,7 +351,7 @@ def _uid_of(each: Eviction | Move) -> str:
     return each.pod.uid if isinstance(each, Eviction) else each.placement.pod.uid
 
 
-def _is_same_place(one: PodView, other: PodView) -> bool:
+def _is_same_placement(one: PodView, other: PodView) -> bool:
     return one.node == other.node and one.cards == other.cards
 
 
