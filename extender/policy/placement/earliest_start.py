@@ -125,8 +125,7 @@ class Future:
         return _FutureNodes(self, pending, pool, gone, ()).place_after(0) is not None
 
     def idle_of(self, placed: Iterable[Placement]) -> list[tuple[int, Cards]]:
-        """The cards of these placements, by node ix, that are idle once terminating pods are
-        gone."""
+        """The cards, by node ix, that these placements use and that are idle in table `later`."""
         cards, found = self.sim.later.cards, list[tuple[int, Cards]]()
         for each in placed:
             ix = cards.ix[each.node]

@@ -26,11 +26,7 @@ from extender.state.model import PodView, TopologyRule
 NEVER: Final = "it will never start on the nodes of pool"
 
 #: Causes that a required domain may be part of.
-_OF_DOMAINS: Final = (
-    Reason.INSUFFICIENT_GPU,
-    Reason.NO_TOPOLOGY_DOMAIN,
-    Reason.POD_AFFINITY_UNMET,
-)
+_OF_DOMAINS: Final = (Reason.INSUFFICIENT_GPU, Reason.NO_TOPOLOGY_DOMAIN, Reason.POD_AFFINITY_UNMET)
 
 
 def help_for(refused: Refused) -> str:
@@ -50,7 +46,7 @@ class _Cause:
 
 
 @dataclass(slots=True, frozen=True)
-class _PodClass:
+class _PodKind:
     """The `count` pods of one shape in a chunk of `n_pods`, and one of them as an example."""
 
     pod: PodView
@@ -80,7 +76,7 @@ class Shortages:
     places: Placer
     bound: CapacityBound
     hopeless: set[tuple[str, str]] = field(default_factory=set)
-    _known: dict[_Key, tuple[list[_PodClass], _Cause]] = field(default_factory=dict)
+    _known: dict[_Key, tuple[list[_PodKind], _Cause]] = field(default_factory=dict)
 
     def explain(
         self, pending: Pending, pool: str, chunk: Sequence[PodView] | None = None
@@ -100,39 +96,35 @@ class Shortages:
         known = self._known.get(key) if is_known else None
         if known is not None:
             return known[1]
-        classes = _pod_classes(pods)
-        cause = self._find_cause(classes, pods, pool)
+        kinds = _kinds(pods)
+        cause = self._find_cause(kinds, pods, pool)
         if rules and cause.reason in _OF_DOMAINS:
             cause = self._with_topology(rules, pool, cause)
         if is_known:
-            self._known[key] = classes, cause
+            self._known[key] = kinds, cause
         return cause
 
-    def _find_cause(
-        self, classes: Sequence[_PodClass], pods: Sequence[PodView], pool: str
-    ) -> _Cause:
-        for pod_class in classes:
+    def _find_cause(self, kinds: Sequence[_PodKind], pods: Sequence[PodView], pool: str) -> _Cause:
+        for kind in kinds:
             # The affinity peers of the smaller pods may be other pods of the chunk.
-            cause = self._cause_for_one(pod_class, pool, checks_affinity=pod_class is classes[0])
+            cause = self._cause_for_one(kind, pool, checks_affinity=kind is kinds[0])
             if cause is not None:
                 return cause
-        for pod_class in classes:
-            cause = self._cause_for_all(pod_class, pool)
+        for kind in kinds:
+            cause = self._cause_for_all(kind, pool)
             if cause is not None:
                 return cause
-        return self._together(classes, pods, pool)
+        return self._cause_at_once(kinds, pods, pool)
 
-    def _cause_for_one(
-        self, pod_class: _PodClass, pool: str, *, checks_affinity: bool
-    ) -> _Cause | None:
+    def _cause_for_one(self, kind: _PodKind, pool: str, *, checks_affinity: bool) -> _Cause | None:
         """Why not even one such pod fits; None if one does."""
-        pod, node_filter = pod_class.pod, self.places.node_filter
+        pod, node_filter = kind.pod, self.places.node_filter
         demand, now = pod.demand, self.places.sim.now
         candidates = node_filter.candidates(pool, pod.constraints)
         if not candidates:
             why = node_filter.why_none(pool, pod.constraints)
-            if pod_class.count < pod_class.n_pods:
-                why = f"{pod_class.needs(_gpu_text(demand) or _host_text(demand))}; {why}"
+            if kind.count < kind.n_pods:
+                why = f"{kind.needs(_gpu_text(demand) or _host_text(demand))}; {why}"
             was_refused = pod.refusals.count > 0
             why = f"{why}: {pod.refusals.why}" if pod.refusals.why else why
             return _Cause(Reason.PLACEMENT_REFUSED if was_refused else Reason.NO_MATCHING_NODE, why)
@@ -140,56 +132,58 @@ class Shortages:
         if not fitting:
             permanent = self._permanent_shortage(demand, pool, candidates)
             lack = permanent or self._largest_free(demand, pool, candidates)
-            why = f"{pod_class.needs(_gpu_text(demand))}; {lack}"
+            why = f"{kind.needs(_gpu_text(demand))}; {lack}"
             return _Cause(Reason.INSUFFICIENT_GPU, why, is_permanent=bool(permanent))
         having = [ix for ix in fitting if now.fits_counted(ix, demand)]
         if not having:
-            return self._counted_shortage(pod_class, fitting)
+            return self._counted_shortage(kind, fitting)
         hosts = [ix for ix in having if fits_host(now, ix, demand)]
         if not hosts:
-            return self._host_shortage(pod_class, having)
+            return self._host_shortage(kind, having)
         if checks_affinity and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
-            needs = pod_class.needs(_gpu_text(demand) or _host_text(demand))
+            needs = kind.needs(_gpu_text(demand) or _host_text(demand))
             nodes = "the one node" if len(hosts) == 1 else f"the {len(hosts)} nodes"
             why = f"{needs}; pod affinity or anti-affinity bars it from {nodes} with room"
             return _Cause(Reason.POD_AFFINITY_UNMET, why)
         return None
 
-    def _cause_for_all(self, pod_class: _PodClass, pool: str) -> _Cause | None:
+    def _cause_for_all(self, kind: _PodKind, pool: str) -> _Cause | None:
         """Why only some of these pods fit; None if they all do or if the cause is not known."""
-        demand = pod_class.pod.demand
-        if pod_class.count == 1 or demand.counted:
+        demand = kind.pod.demand
+        if kind.count == 1 or demand.counted:
             return None
-        n_in = self._count(pod_class, demand, pool)
-        if n_in >= pod_class.count:
+        n_in = self._count(kind, demand, pool)
+        if n_in >= kind.count:
             return None
         reason, needs = Reason.INSUFFICIENT_GPU, _gpu_text(demand)
-        if self._count(pod_class, Demand(), pool) < pod_class.count:
+        if self._count(kind, Demand(), pool) < kind.count:
             reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, "a pod slot"
-        elif not needs or self._count(pod_class, _bare(demand), pool) >= pod_class.count:
-            reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, _cards_and_host(demand)
-        n_ever = self.bound.count(Shape(demand, pod_class.pod.constraints, pod_class.count), pool)
-        if n_ever < pod_class.count and self.places.pools[pool].elastic is None:
+        elif not needs or self._count(kind, _bare(demand), pool) >= kind.count:
+            reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, _full_text(demand)
+        n_ever = self.bound.count(Shape(demand, kind.pod.constraints, kind.count), pool)
+        if n_ever < kind.count and self.places.pools[pool].elastic is None:
             nodes = self._nodes_text(
-                pool, self.places.node_filter.candidates(pool, pod_class.pod.constraints)
+                pool, self.places.node_filter.candidates(pool, kind.pod.constraints)
             )
-            why = f"{pod_class.needs(needs)}; {nodes} hold {n_ever} of them when empty"
+            why = f"{kind.needs(needs)}; {nodes} hold {n_ever} of them when empty"
             return _Cause(reason, why, is_permanent=True)
         fit = "fits" if n_in == 1 else "fit"
-        return _Cause(reason, f"{pod_class.needs(needs)}; only {n_in} of them {fit} at once")
+        return _Cause(reason, f"{kind.needs(needs)}; only {n_in} of them {fit} at once")
 
-    def _together(self, classes: Sequence[_PodClass], pods: Sequence[PodView], pool: str) -> _Cause:
+    def _cause_at_once(
+        self, kinds: Sequence[_PodKind], pods: Sequence[PodView], pool: str
+    ) -> _Cause:
         """Why the pods do not all fit at once, although the pods of each shape do."""
-        reason, lack, asked = Reason.INSUFFICIENT_GPU, "", _cards_or_host
-        if len(classes) == 1 and self.places.pod_affinity.concerns(pods):
+        reason, lack, text_of = Reason.INSUFFICIENT_GPU, "", _gpu_or_host_text
+        if len(kinds) == 1 and self.places.pod_affinity.concerns(pods):
             reason = Reason.POD_AFFINITY_UNMET
             lack = ", since pod affinity or anti-affinity bars some of them from nodes with room"
         elif not self._fit_at_once(pods, pool) and self._fit_at_once(_bare_of(pods), pool):
-            reason, asked = Reason.INSUFFICIENT_NODE_RESOURCES, _cards_and_host
+            reason, text_of = Reason.INSUFFICIENT_NODE_RESOURCES, _full_text
         needs = " and ".join(
-            f"{asked(pod_class.pod.demand)} in"
-            f" {f'each of {pod_class.count} pods' if pod_class.count > 1 else 'one pod'}"
-            for pod_class in classes
+            f"{text_of(kind.pod.demand)} in"
+            f" {f'each of {kind.count} pods' if kind.count > 1 else 'one pod'}"
+            for kind in kinds
         )
         return _Cause(reason, f"needs {needs}; not all of them fit at once{lack}")
 
@@ -200,12 +194,12 @@ class Shortages:
         self.places.sim.rollback(mark)
         return placed is not None
 
-    def _count(self, pod_class: _PodClass, demand: Demand, pool: str) -> int:
+    def _count(self, kind: _PodKind, demand: Demand, pool: str) -> int:
         """How many of the `count` pods would fit now with this demand."""
-        candidates = self.places.node_filter.candidates(pool, pod_class.pod.constraints)
+        candidates = self.places.node_filter.candidates(pool, kind.pod.constraints)
         counts = array("i", bytes(4 * len(candidates)))
-        kernel.count_room(self.places.sim.now, demand, candidates, pod_class.count, counts)
-        return min(sum(counts), pod_class.count)
+        kernel.count_room(self.places.sim.now, demand, candidates, kind.count, counts)
+        return min(sum(counts), kind.count)
 
     def _fitting(self, demand: Demand, candidates: "array[int]") -> list[int]:
         """The candidates whose free cards fit the demand."""
@@ -278,9 +272,9 @@ class Shortages:
             return f"the {n} ready {nodes} of pool {pool}"
         return f"the {n} {nodes} (of {n_ready} in pool {pool}) that it may use"
 
-    def _counted_shortage(self, pod_class: _PodClass, fitting: Sequence[int]) -> _Cause:
+    def _counted_shortage(self, kind: _PodKind, fitting: Sequence[int]) -> _Cause:
         """Which counted resource is short on every node with enough free cards."""
-        table, demand = self.places.sim.now, pod_class.pod.demand
+        table, demand = self.places.sim.now, kind.pod.demand
         most = {
             name: max((table.free_counted[ix] or {}).get(name, 0) for ix in fitting)
             for name, _ in demand.counted
@@ -290,16 +284,14 @@ class Shortages:
         reason = Reason.INSUFFICIENT_GPU if is_mig else Reason.INSUFFICIENT_NODE_RESOURCES
         if most[name] >= n:
             asked = " and ".join(f"{n} {name}" for name, n in demand.counted)
-            return _Cause(
-                reason, f"{pod_class.needs(asked)}; no node has all of that free together"
-            )
+            return _Cause(reason, f"{kind.needs(asked)}; no node has all of that free together")
         beside = " that has the GPUs" if demand.devices else ""
         lack = f"one node{beside} has at most {most[name]} {name} free"
-        return _Cause(reason, f"{pod_class.needs(f'{n} {name}')}; {lack}")
+        return _Cause(reason, f"{kind.needs(f'{n} {name}')}; {lack}")
 
-    def _host_shortage(self, pod_class: _PodClass, having: Sequence[int]) -> _Cause:
+    def _host_shortage(self, kind: _PodKind, having: Sequence[int]) -> _Cause:
         """Which of CPU, memory and pod slots is short on every node with all else free."""
-        now, demand = self.places.sim.now, pod_class.pod.demand
+        now, demand = self.places.sim.now, kind.pod.demand
         beside = " with its GPUs free" if demand.devices else ""
         asked = (
             (demand.cpu_milli, format_cpus, now.free_cpu_milli),
@@ -309,13 +301,11 @@ class Shortages:
         for amount, in_words, free in asked:
             ix = max(having, key=free.__getitem__)
             if amount and free[ix] < amount:
-                needs = pod_class.needs(in_words(amount))
+                needs = kind.needs(in_words(amount))
                 name, most = now.cards.names[ix], max(0, free[ix])
                 why = f"{needs}; a node{beside} has at most {in_words(most)} ({name})"
                 return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
-        why = (
-            f"{pod_class.needs(_host_text(demand))}; no node{beside} has all of that free together"
-        )
+        why = f"{kind.needs(_host_text(demand))}; no node{beside} has all of that free together"
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
 
     def _with_topology(
@@ -329,15 +319,13 @@ class Shortages:
             if level not in known:
                 why = f"topology {rule.topology} has no level {level}"
                 return _Cause(Reason.UNKNOWN_TOPOLOGY, why)
-            pod_class = _pod_classes(pods)[0]
-            room = self.places.roomiest(pod_class.pod, pool, rule)
+            kind = _kinds(pods)[0]
+            room = self.places.roomiest(kind.pod, pool, rule)
             n_most, has_domain = max(n_most, len(pods)), has_domain or room is not None
-            if room is not None and 0 < room < pod_class.count:
-                needs = pod_class.needs(
-                    _gpu_text(pod_class.pod.demand) or _host_text(pod_class.pod.demand)
-                )
+            if room is not None and 0 < room < kind.count:
+                needs = kind.needs(_gpu_text(kind.pod.demand) or _host_text(kind.pod.demand))
                 lack = f"no one {level} has a place for all; the roomiest takes {room}"
-                why = f"{needs}; {lack} of {pod_class.count}"
+                why = f"{needs}; {lack} of {kind.count}"
                 is_fixed = self.places.pools[pool].elastic is None
                 is_permanent = is_fixed and not self.bound.allows_together(rule, pods, pool)
                 return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, is_permanent)
@@ -348,18 +336,16 @@ class Shortages:
         return _Cause(Reason.NO_TOPOLOGY_DOMAIN, why, found.is_permanent)
 
 
-def _pod_classes(pods: Sequence[PodView]) -> list[_PodClass]:
+def _kinds(pods: Sequence[PodView]) -> list[_PodKind]:
     """The pods by shape; the shape with the largest GPU request per pod comes first."""
     first: dict[tuple[Demand, int], PodView] = {}
     for pod in pods:
         first.setdefault((pod.demand, id(pod.constraints)), pod)
     found = [
-        _PodClass(first[demand, constraints], count, len(pods))
+        _PodKind(first[demand, constraints], count, len(pods))
         for demand, constraints, count in key_of(shapes_of(pods))
     ]
-    found.sort(
-        key=lambda pod_class: -pod_class.pod.demand.devices * (pod_class.pod.demand.milli or 1)
-    )
+    found.sort(key=lambda kind: -kind.pod.demand.devices * (kind.pod.demand.milli or 1))
     return found
 
 
@@ -386,12 +372,12 @@ def _bare_of(pods: Sequence[PodView]) -> list[PodView]:
     return [replace(pod, demand=_bare(pod.demand)) for pod in pods]
 
 
-def _cards_or_host(demand: Demand) -> str:
-    """The request for GPUs, or for the rest if it has none."""
+def _gpu_or_host_text(demand: Demand) -> str:
+    """The GPU request, or the request besides GPUs if there is none."""
     return _gpu_text(demand) or _host_text(demand)
 
 
-def _cards_and_host(demand: Demand) -> str:
+def _full_text(demand: Demand) -> str:
     """The whole request."""
     return " with ".join(each for each in (_gpu_text(demand), _host_text(demand)) if each)
 

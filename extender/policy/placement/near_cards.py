@@ -51,8 +51,7 @@ def nearest(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
 
 
 def _fill(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
-    """`n` of the idle cards, where no set of `kinds` has that many: the largest set is used up
-    first."""
+    """`n` of the idle cards, more than any set of `kinds` has; the largest set is used up first."""
     if not kinds:
         return idle[:n]
     largest = max(_split(idle, kinds[0]), key=lambda cards: (len(cards), -cards[0]))
@@ -70,7 +69,6 @@ def _split(idle: _Cards, sets: CardSets) -> Iterator[_Cards]:
 
 
 def _idle_counts(cards: _Cards, around: Sequence[Sequence[_Cards]]) -> tuple[int, ...]:
-    """Sort key: the number of idle cards in the set, then in each wider set around it; the first
-    card breaks ties."""
+    """Sort key: the number of idle cards in the set and in each wider set, then the first card."""
     wider = (next(each for each in split if cards[0] in each) for split in reversed(around))
     return len(cards), *map(len, wider), cards[0]

@@ -72,8 +72,8 @@ def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
 class Placer:
     """Searches for placements and holds them in the simulation.
 
-    In `open_pools` the cards of the backfill reservation count as free for now. Inside `packing`
-    it `_is_packing`: bin-pack replaces the placement rules of the pools.
+    In `open_pools` the cards of the backfill reservation count as free for now. `_is_packing` is
+    set inside `packing`.
     """
 
     sim: Simulation
@@ -154,10 +154,9 @@ class Placer:
         return None
 
     def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[tuple[list[PodView], bool]]:
-        """The orders in which to place the pods, tried until all pods fit, each with whether the
-        pods are placed inside `packing`.
+        """Orders in which to place the pods, each with the argument for `packing`, until all fit.
 
-        For pods of several shapes, all orders are tried again with bin-pack.
+        For pods of several shapes, all orders are then tried again with bin-pack.
         """
         candidates = self.node_filter.candidates
         in_orders = list(placing_orders(pods, lambda p: len(candidates(pool, p.constraints))))
@@ -167,7 +166,7 @@ class Placer:
 
     @contextmanager
     def packing(self, is_packed: bool) -> Iterator[None]:
-        """Inside, bin-pack replaces the placement rules of the pools if `is_packed`."""
+        """Inside the context, bin-pack replaces the pools' placement rules if `is_packed`."""
         before = self._is_packing
         self._is_packing = before or is_packed
         try:
@@ -235,8 +234,7 @@ class Placer:
         return known
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
-        """How many such pods the roomiest domain of the required level holds now; None if there is
-        no domain."""
+        """How many such pods the level's roomiest domain holds now; None if it has no domain."""
         search = self.domains(pool, FreeCapacity(self, "now"), self.sim.now)
         return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
 
@@ -294,8 +292,7 @@ class Placer:
     def _place_same_shape(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
     ) -> list[Placement] | None:
-        """Place pods of one shape; under best-fit and fgd, GPU pods go on as few nodes as
-        possible."""
+        """Place pods of one shape, for GPUs under best-fit and fgd on as few nodes as possible."""
         first, table = pods[0], self.sim.table(moment)
         candidates = self.node_filter.candidates(pool, first.constraints, frame)
         if len(self.node_filter.unavoided(candidates, first.constraints)) < len(candidates):
@@ -343,8 +340,7 @@ class Placer:
     def _prefer_plain_nodes(
         self, pod: PodView, moment: Moment, candidates: "array[int]"
     ) -> "array[int]":
-        """The candidates without MIG instances, for a pod without GPUs; all if none of those has
-        room."""
+        """The candidates for a pod without GPUs: nodes with MIG instances only as a last resort."""
         plain = self.node_filter.without_instances(candidates)
         if len(plain) == len(candidates):
             return candidates

@@ -4,8 +4,8 @@ A term selects the pods of its owner's namespace that have all its labels. Its t
 the nodes into domains. An affinity term requires a selected pod, a peer, in the owner's domain. If
 there is no peer anywhere, a pod that its own term selects may start as the bootstrap pod. An
 anti-affinity term keeps its owner and the selected pods in different domains. The rules are
-kube-scheduler's (`plugins/interpodaffinity`). If no pod of the snapshot has a term, nothing is
-counted, nor is anything for an anti-affinity term that selects no pod.
+kube-scheduler's (`plugins/interpodaffinity`). Nothing is counted if no pod of the snapshot has a
+term, or for anti-affinity terms that select no pod.
 """
 
 from array import array
@@ -77,8 +77,7 @@ class PodAffinity:
         )
 
     def together(self, pods: Sequence[PodView]) -> str:
-        """The topology key of a term that puts one of the pods beside another of them; empty if
-        there is none."""
+        """The topology key of a term that puts one pod beside another of them; else empty."""
         peers: dict[tuple[str, PodTerm], list[PodView]] = {}
         for pod in pods if self._known else ():
             for term in pod.constraints.pod_affinity:
@@ -155,8 +154,7 @@ class PodAffinity:
         return not self._known or self._meets_terms(pod, ix, moment, is_there=True)
 
     def is_apart(self, pod: PodView, ix: int) -> bool:
-        """Whether all anti-affinity terms between the pod, already counted on node `ix`, and the
-        pods there later are met."""
+        """Whether the placed pod and the pods there later meet the anti-affinity of one another."""
         return not self._known or self._is_apart(pod, self._nodes.labels[ix], ("later", 1))
 
     def unsatisfied(self) -> set[str]:

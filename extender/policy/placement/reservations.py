@@ -9,8 +9,8 @@ preempt the blocked workload, or if the blocked workload could take them back by
 preemption. It may not if a held-off workload of its own project would preempt it at once.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
-of that time. A workload larger than its queue's share may have a reservation too, once its queue
-has held less than its share for long enough and the quotas in use leave what it requests.
+of that time. A workload larger than its queue's share may have a reservation too, if it has waited
+long, its queue held less than its share lately, and the quotas in use leave what it requests.
 
 In pools whose autoscaler reads pods, cards are also kept for an ungated pending workload: those
 that its pods could use on the existing nodes, until all its nodes have joined. Workloads of other
@@ -99,19 +99,14 @@ class Reservations:
         for pool, view in self.future.snapshot.pools.items():
             if view.elastic is None or not view.elastic.reads_pods:
                 continue
-            seen = [
-                each
-                for each in waiting
-                if pool in each.workload.pools and _is_visible_to_autoscaler(each)
-            ]
+            seen = [each for each in waiting if pool in each.workload.pools and _is_ungated(each)]
             first = min(seen, default=None)
             leaf = self.future.queues[pool].leaf_of(first.workload) if first else None
             if first is not None and leaf is not None:
                 self._keep(pool, self._until_nodes_join(leaf, first, pool))
 
     def reserve(self, leaf: Queue, pending: Pending, pool: str) -> None:
-        """Make the pool's reservation for the workload, which does not fit now, if it qualifies and
-        the pool has none yet."""
+        """Make the pool's reservation for the workload, which does not fit, unless there is one."""
         now_s = self.future.snapshot.now_s
         if pool in self._kept or not self._may_reserve(leaf, pending, pool):
             return
@@ -314,9 +309,8 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
     return (begin_s, length_s) if waited_s < begin_s + length_s else None
 
 
-def _is_visible_to_autoscaler(pending: Pending) -> bool:
-    """Whether an autoscaler that reads pods sees any pod of the next chunk, that is an ungated
-    one."""
+def _is_ungated(pending: Pending) -> bool:
+    """Whether any pod of the next chunk is ungated, so that an autoscaler sees it."""
     return not all(pod.is_gated for pod in pending.chunk)
 
 
@@ -327,18 +321,15 @@ def _pending_since(pending: Pending) -> int:
 def _beside_used_quotas(queues: PoolQueues, queue: Queue, exceeded: Sequence[Queue]) -> int:
     """The milli-GPUs that the used quotas of the sibling queues leave to the queue.
 
-    The parent has what is left to it in the same way if it is in `exceeded`, else what it deserves.
+    The whole is what the parent deserves; if it is in `exceeded`, what is left to it by this rule.
     """
     parent = queue.parent
     if parent is None:
         whole, beside = queues.capacity[GPU], queues.roots
     else:
-        beside = parent.children
-        whole = (
-            _beside_used_quotas(queues, parent, exceeded)
-            if parent in exceeded
-            else parent.deserves[GPU]
-        )
+        whole, beside = parent.deserves[GPU], parent.children
+        if parent in exceeded:
+            whole = _beside_used_quotas(queues, parent, exceeded)
     return whole - sum(
         min(each.quota[GPU], each.share[GPU]) for each in beside if each is not queue
     )

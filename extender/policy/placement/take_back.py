@@ -85,8 +85,7 @@ class TakeBack:
         return is_old and self.could_reclaim(leaf, amounts)
 
     def could_take_running(self, leaf: Queue, other: WorkloadView) -> bool:
-        """Whether it could take cards that `other` already holds, once its minimum run time is
-        over."""
+        """Whether it could take cards that `other` holds, once its minimum run time is over."""
         return other.is_preemptible and (
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
         )
@@ -108,19 +107,16 @@ class TakeBack:
         )
 
     def _kept_share(self, queue: Queue, resource: int) -> int:
-        """The amount that reclaim leaves to the queue: its share; at most its quota if the workload
-        is within quota."""
+        """The share that reclaim leaves to the queue; capped by its quota for work in quota."""
         keep = queue.share_to_keep[resource]
         return min(keep, queue.quota[resource]) if self.is_in_quota else keep
 
     def could_preempt(self, leaf: Queue, other: WorkloadView) -> bool:
-        """Whether preemption evicts `other` for it, once the minimum run time of `other` is
-        over."""
+        """Whether preemption evicts `other` for it, once its minimum run time is over."""
         return self.can_preempt and other.is_preemptible and self.precedes(leaf, other)
 
     def precedes(self, leaf: Queue, other: WorkloadView) -> bool:
-        """Whether it is of the same project and precedes `other`, by kind within quota or by
-        priority."""
+        """Whether it precedes `other` in the same project, by kind within quota or by priority."""
         mine = self.workload
         if leaf.project is not self.leaf.project:
             return False

@@ -42,8 +42,7 @@ class DomainPlacer(Protocol):
         """Place every pod on the frame's nodes, or none and return None."""
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
-        """The estimated cost of placing the pods in the frame; the cheapest frame is tried
-        first."""
+        """The estimated cost of placing the pods in the frame; the cheapest is tried first."""
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""
@@ -130,8 +129,7 @@ class DomainSearch:
         return self._place_group(tree, chunk, frame)
 
     def roomiest(self, shape: Shape, rule: TopologyRule) -> int | None:
-        """How many pods of the shape the roomiest domain of the required level holds; None if the
-        level has no domain."""
+        """How many pods of the shape the level's roomiest domain holds; None without a domain."""
         level = self.topologies.level(rule, self.pool, rule.required)
         if level is None or not level.frames:
             return None
@@ -186,8 +184,7 @@ class DomainSearch:
     def _place_rest(
         self, group: GroupView, pods: Sequence[PodView], frame: NodeSet
     ) -> list[Placement] | None:
-        """Place the pods outside of subgroups, in few domains of the preferred level if they can
-        be."""
+        """Place pods outside of subgroups, if possible in few domains of the preferred level."""
         rule = group.topology
         preferred = self.topologies.level(rule, self.pool, rule.preferred) if rule else None
         if preferred is not None and len(pods) > 1:
@@ -305,8 +302,7 @@ class DomainSearch:
     def _avoided_domains(
         self, shapes: Sequence[Shape], level: TopologyLevel, within: NodeSet
     ) -> set[NodeSet]:
-        """Domains that hold the pods only if one uses a node with an untolerated PreferNoSchedule
-        taint."""
+        """Domains too small for the pods without nodes of an untolerated PreferNoSchedule taint."""
         found: set[NodeSet] = set()
         for shape in shapes if self.node_filter.has_avoided else ():
             rooms = self._capacities(shape, level, within, is_avoiding=True)
@@ -382,8 +378,7 @@ def beside_one_another(workload: WorkloadView, label: str) -> GroupView:
 def required_rules(
     workload: WorkloadView, pods: Sequence[PodView]
 ) -> Iterator[tuple[TopologyRule, list[PodView]]]:
-    """The required rules of the workload's groups, from the root down, each with the `pods` that it
-    applies to."""
+    """The required rules of the workload's groups, root first, each with the pods under it."""
     tree = workload.tree
     for group in groups_of(tree) if tree is not None else ():
         rule = group.topology
