@@ -60,8 +60,7 @@ class _QueueDemand:
     tasks: list[int] = field(default_factory=list)
 
     def usable(self, share: int) -> int:
-        """How much of the share a workload can use; tasks too large for the remaining share are
-        skipped."""
+        """How much of the share a workload can use; tasks larger than what remains are skipped."""
         used = 0
         for size in self.tasks:
             if used + size <= share:
@@ -113,8 +112,8 @@ def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDem
 
 
 def surplus_key(pod: PodView) -> tuple[int, int]:
-    """Sorts pods of one workload, which are in leaving order, by which of them are surplus first:
-    those of the lowest order, then those that have run least."""
+    """Sort key for evicting surplus of one workload: the lowest order first, then the least run
+    time. Pods that it does not tell apart have to be in eviction order already."""
     return pod.order, -pod.started_at
 
 
@@ -125,7 +124,7 @@ def _add_held(
     live, here = _held_here(session, queues.pool, workload)
     if not here:
         return
-    # Surplus is evicted in this order, read backwards.
+    # The last of these are evicted first.
     here = sorted(in_eviction_order(here), key=surplus_key)[::-1]
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
@@ -319,8 +318,7 @@ def _set_shares(queues: Iterable[Queue], milli: Iterable[int]) -> None:
 def _held_here(
     session: Session, pool: str, workload: WorkloadView
 ) -> tuple[list[PodView], list[PodView]]:
-    """The workload's placed pods, including those placed in this cycle; and those of them in the
-    pool."""
+    """The workload's placed pods, with those of this cycle; and the ones of them in the pool."""
     nodes = session.snapshot.nodes
     live = live_pods(workload)
     here = [pod for pod in live if held_pool(session.snapshot, pod) == pool]

@@ -73,8 +73,7 @@ def start_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> 
 
 
 def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Evict pods above the shares, and place workloads below theirs; returns those that do not
-    fit."""
+    """Evict pods above the shares and place workloads below; returns those that do not fit."""
     waiting = list(waiting)
     if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
         surplus = _Surplus(session, pool)
@@ -170,8 +169,7 @@ class _Surplus:
         self.statement = Statement(self.session, self.pool, self.candidates, [])
 
     def evict(self) -> None:
-        """Evict as few pods above the shares as possible; in each workload those that have run
-        least come first."""
+        """Evict as few pods above the shares as possible, in each workload those that ran least."""
         candidates, has_victims = self.candidates, self.session.has_victims
         protection = protected_by(self.session, candidates, own_reclaim_minimum_s)
         for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
@@ -248,9 +246,12 @@ class _Surplus:
                 statement.rollback(mark)
 
     def _next_unit(self, w: int, protection: bytearray) -> EvictionUnit | None:
-        """The smallest unit with GPUs that may be evicted, of equal ones that of the pod of the
-        lowest order that has run least; what budgets protect is noted. A pod on a cordoned node
-        leaves with its gang only."""
+        """The smallest unit with GPUs that may be evicted; ties go to the pod with the lowest
+        order, then the least run time.
+
+        Pods that budgets protect are recorded. A pod on a cordoned node is evicted only with its
+        gang.
+        """
         candidates, nodes = self.candidates, self.session.snapshot.nodes
         with_gpus = [
             p

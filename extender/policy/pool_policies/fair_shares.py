@@ -90,8 +90,7 @@ class _CountedDemand:
                 self._leave_out(workload, pool, pending.left_out, instead=pending.taken_in)
 
     def leave_out_later_choices(self) -> list[_LaterChoice]:
-        """Leave out workloads with several pools in all pools but the first that could hold
-        them."""
+        """Leave out workloads with several pools in all but the first that could hold them."""
         found = []
         for pending in self.session.pending:
             if len(pending.pools) == 1:

@@ -109,7 +109,7 @@ class _PriorityLine:
         return (self._rules[key],)
 
     def _start(self, pending: Pending) -> Pending | None:
-        """Place chunks that fit now; returns the workload if pods are left."""
+        """Place chunks that fit now; returns the workload if pods remain."""
         rest: Pending | None = pending
         while rest is not None:
             if not self._may_try(rest):
@@ -124,8 +124,7 @@ class _PriorityLine:
         return None
 
     def _preempt(self, pending: Pending) -> Pending | None:
-        """Place chunks that fit later, with evictions if needed; returns the workload if pods are
-        left."""
+        """Place chunks that fit later, evicting if needed; returns the workload if pods remain."""
         session = self.session
         rest: Pending | None = pending
         while rest is not None:
@@ -190,8 +189,7 @@ class _PriorityLine:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class _PriorityRule(PreemptionRule):
-    """Workloads of this priority may evict workloads of worse priority, if both use GPUs or
-    neither does."""
+    """Workloads may evict those of worse priority if both use GPUs or neither does."""
 
     priority: int
     has_gpu: bool

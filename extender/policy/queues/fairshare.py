@@ -43,7 +43,7 @@ from extender.policy.queues.tree import PoolQueues
 from extender.state.model import CPU, GPU, NOTHING, UNLIMITED, Amounts, Figures
 
 _PPM: Final = 1_000_000
-#: The largest weights that the kernel takes; larger ones lose their lowest bits.
+#: Bits of the largest weight that the kernel takes; larger weights lose their lowest bits.
 _MAX_WEIGHT_BITS: Final = 52
 
 _Wants = dict[Queue, int]

@@ -28,7 +28,7 @@ def own_reclaim_minimum_s(leaf: Queue) -> int:
 
 
 def move_minimum_s(leaf: Queue) -> int:
-    """The longer of both minimums, for moves."""
+    """The longer of both minimums, for moves, which take nothing for another queue."""
     return max(own_reclaim_minimum_s(leaf), preempt_minimum_s(leaf))
 
 

@@ -1,8 +1,8 @@
 """Monthly budgets of GPU-hours: how much a project may hold once its budget is used.
 
 Until the month ends, a project that has used its budget may hold the larger of its quota and its
-current allocation. So a budget stops no running pod, but above the quota the project starts no
-others when pods end.
+current allocation. So a budget evicts no running pod, but above the quota no new pod starts when
+one ends.
 """
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours

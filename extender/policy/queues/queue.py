@@ -152,8 +152,7 @@ class Queue:
         )
 
     def may_hold(self, more: Amounts, *, is_np: bool) -> bool:
-        """Whether limits, and quotas for non-preemptible workloads, of the queue and its ancestors
-        allow `more`."""
+        """Whether limits, and quotas if `is_np`, allow `more` to the queue and its ancestors."""
         gpu, cpu, memory = more
         for queue in self.limited:
             now, limit = queue.allocated, queue.limit
@@ -166,8 +165,7 @@ class Queue:
         return not is_np or self.may_hold_np(more)
 
     def may_hold_np(self, more: Amounts) -> bool:
-        """Whether the quotas of the queue and its ancestors allow `more` for non-preemptible
-        workloads."""
+        """Whether non-preemptible quotas allow `more` to the queue and its ancestors."""
         return all(
             queue.allocated_np[r] + more[r] <= queue.np_quota[r]
             for queue in self.chain
@@ -176,8 +174,7 @@ class Queue:
         )
 
     def apply_budget(self, now_s: int) -> None:
-        """Lower the limit if the budget of the month is used; to be called once `allocated` is
-        set."""
+        """Lower the limit if the month's budget is used; call this once `allocated` is set."""
         bound = bound_of(self.figures.gpu, self.allocated[GPU], now_s)
         if bound is not None:
             self.limit, self.is_spent = (bound, *self.limit[1:]), True

@@ -39,8 +39,7 @@ def check_room(
 
 
 def is_ever_allowed(leaf: Queue, need: Amounts, *, is_np: bool) -> bool:
-    """Whether `need` alone is within the limits, and within the quotas for non-preemptible
-    workloads if `is_np`."""
+    """Whether `need` alone is within the limits and, if `is_np`, the non-preemptible quotas."""
     for queue in leaf.chain:
         for r in RESOURCES:
             most = min(queue.limit[r], queue.np_quota[r]) if is_np else queue.limit[r]

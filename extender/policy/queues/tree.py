@@ -173,8 +173,7 @@ def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
 def _empty_queues(
     listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], of: PoolView
 ) -> PoolQueues:
-    """The tree without amounts. A missing parent is added, with the sum of its children's
-    quotas."""
+    """The tree without amounts; a missing parent gets the sum of its children's quotas."""
     pool, needs_quota = of.name, of.policy == "fairshare"
     queues = PoolQueues(pool)
     by_name = queues.by_name

@@ -80,8 +80,7 @@ class HeldLately:
     _weight: int = 0
 
     def step(self, held: Mapping[tuple[str, str], Amounts], elapsed_s: int) -> None:
-        """Count that each queue held `held` for `elapsed_s` seconds. Costs the queues that hold or
-        held anything."""
+        """Count `elapsed_s` seconds of `held`; costs the queues that hold or held anything."""
         kept = _decay_factor(elapsed_s, LATELY_HALF_LIFE_S)
         new = _ONE - kept
         self._weight = (self._weight * kept >> _BITS) + new

@@ -93,8 +93,7 @@ class FirstKinds:
         return of.first
 
     def _card_mib(self, project: Queue) -> int:
-        """The memory of the smallest card of the project's pool, on which requests in MiB are
-        measured."""
+        """The memory of the pool's smallest card, on which requests in MiB are measured."""
         pools = (each for each in self.queues.values() if each.by_name.get(project.name) is project)
         return next(pools).smallest_card_mib
 

@@ -158,8 +158,7 @@ def _least(group: GroupView) -> int:
 
 
 def _flat_chunks(n_pods: int, waiting: Sequence[PodView]) -> Iterator[Sequence[PodView]]:
-    """The first `n_pods`; if that is one, then the first pod of each other shape that may pass
-    it."""
+    """The first `n_pods`; if that is one, then the first pod of each shape that may pass it."""
     if len(waiting) < n_pods:
         return
     yield waiting[:n_pods]

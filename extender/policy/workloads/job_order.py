@@ -34,7 +34,7 @@ from extender.state.model import GPU, NOTHING, Amounts
 
 #: Binary places of fractions: two different ones with terms below 2**31 milli differ by more.
 _BITS: Final = 62
-#: A fraction of zero: larger than any other.
+#: A fraction with denominator zero: larger than any other.
 _INFINITE: Final = 1 << 96
 
 #: The tiers listed in the module docstring.
@@ -287,8 +287,7 @@ class Turns:
             yield other
 
     def pass_over(self, *, holds_up: bool) -> list[Pending]:
-        """The popped workload does not fit. If it `holds_up` its queue, remove and return all
-        workloads behind it."""
+        """The popped workload does not fit. If it `holds_up`, remove and return those behind it."""
         path = self._path()
         line = path[-1].line
         behind = line.clear() if holds_up and line is not None else []

@@ -42,15 +42,14 @@ SortKey = tuple[int, int, int, str]
 class Pending:
     """A workload with waiting pods. `pools` are those it may still use, in order of preference.
 
-    `waiting` is in the order in which its pods are to start. Those to `spare` would be more than
-    may run at once. Those `left_out` could never have a place; those `taken_in` have their turn.
-    `live` are those that have a place, those included that were given one in this cycle; `nodes`
-    names the places of the latter by uid.
-    `is_behind`: in strict order it had no turn because what was before it had no place.
-    `only_holds_up`: it could never have a place, and has its turn to hold up its queue.
-    `is_single`: one pod waits, and starts whatever else its workload has.
-    `card_mib` is the memory of the largest card that it may get, on which requests in MiB are
-    least.
+    `waiting` is in starting order; `spare` pods are beyond the maximum that may run at once.
+    `left_out` pods could never fit and are not in `waiting`; `taken_in` are the spare pods that
+    replaced them. `live` are the placed pods, including those placed in this cycle; `nodes` has the
+    nodes of the latter by uid.
+    `is_behind`: in strict order it was not tried, since a workload before it did not fit.
+    `only_holds_up`: it could never fit, and only blocks its queue.
+    `is_single`: a single pod waits, and may start independently of the workload's other pods.
+    `card_mib` is the memory of the largest card in `pools`, on which requests in MiB cost least.
     """
 
     workload: WorkloadView
@@ -93,8 +92,7 @@ class Pending:
         return self._shapes
 
     def is_like(self, other: "Pending") -> bool:
-        """Whether both are single pods with the same request, constraints, pools, queue, kind and
-        priority."""
+        """Whether both are single pods with equal requests, constraints, pools, queue and order."""
         mine, its = self.workload, other.workload
         return (
             self.is_single
@@ -159,8 +157,8 @@ class Pending:
         return self if self.chunk else None
 
     def leave_out(self, pods: Sequence[PodView]) -> None:
-        """Go on without these of the waiting and the spare pods, if anything can start without
-        them."""
+        """Remove these waiting and spare pods, if the workload can start without them. Other spare
+        pods replace removed waiting ones."""
         before, uids = self.waiting, {pod.uid for pod in pods}
         stay = [pod for pod in before if pod.uid not in uids]
         spare = [pod for pod in self.spare if pod.uid not in uids]
@@ -248,8 +246,7 @@ class PendingReader:
 
 
 def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pending) -> None:
-    """Set the live pods: those that are placed, and moved pods whose successors have a
-    nomination."""
+    """Set the live pods, including moved pods whose successors have a nomination."""
     workload = pending.workload
     moved = [pod for pod in workload.pods if pod.is_terminating and pod.next_node]
     pending.live = [*moved, *(pod for pod in workload.pods if _is_live(pod))]
