@@ -1,4 +1,4 @@
-"""A program starts anew, as after a restart, when the cluster's store went back in time."""
+"""Restarts a program within the process when the cluster's store has gone back in time."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def run_anew(program: Callable[[], Awaitable[None]]) -> None:
-    """Runs `program`; again, with nothing remembered, each time that it ends with Restored."""
+    """Run `program`; again, with nothing remembered, whenever it ends with Restored."""
     is_over = False
     while not is_over:
         try:

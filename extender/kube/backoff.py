@@ -1,4 +1,4 @@
-"""How long to wait before trying again, and how often a process may do what it does often."""
+"""Delays before retries, and limits on how often a process does something."""
 
 import random
 from typing import Final
@@ -10,7 +10,7 @@ CAP_S: Final = 30.0
 class Backoff:
     """Delays that double up to a cap, each shortened by up to half at random.
 
-    The randomness keeps the clients of an API server that comes back from calling all at once.
+    The randomness keeps clients from calling a recovered API server all at once.
     """
 
     def __init__(self, base_s: float = BASE_S, cap_s: float = CAP_S) -> None:
@@ -19,19 +19,19 @@ class Backoff:
         self._n_failures = 0
 
     def next_s(self) -> float:
-        """The delay before the next try, in seconds; counts one failure more."""
+        """The delay before the next try, in seconds; counts one more failure."""
         # 2**30 is beyond any cap; the bound keeps the number small after days of failures.
         whole = min(self._cap_s, self._base_s * float(2 ** min(self._n_failures, 30)))
         self._n_failures += 1
         return whole * random.uniform(0.5, 1.0)  # noqa: S311 (jitter, not a secret)
 
     def reset(self) -> None:
-        """Starts again from the shortest delay; for when something worked."""
+        """Start again from the shortest delay, after a success."""
         self._n_failures = 0
 
 
 class RetryBudget:
-    """Caps retries at a share of what succeeds, so that a sick API server is not hit harder.
+    """Limits retries to a share of the successes, so that an overloaded API server gets no more.
 
     A retry takes one token, a success gives `per_success` back, up to `size`.
     """
@@ -42,19 +42,19 @@ class RetryBudget:
         self._tokens = size
 
     def take(self) -> bool:
-        """Whether one more retry is allowed; it is counted if so."""
+        """Whether one more retry is allowed; takes a token if so."""
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
 
     def earn(self) -> None:
-        """Counts a request that succeeded."""
+        """Count a request that succeeded."""
         self._tokens = min(self._size, self._tokens + self._per_success)
 
 
 class TokenBucket:
-    """A bucket that holds `at_once` turns, and is filled with `a_second` of them every second."""
+    """A bucket of at most `at_once` tokens, refilled with `a_second` tokens per second."""
 
     def __init__(self, a_second: float, at_once: int, now: float) -> None:
         self._a_second = a_second
@@ -63,7 +63,7 @@ class TokenBucket:
         self._as_of = now
 
     def take(self, now: float, turns: int = 1) -> float:
-        """Take turns at the time `now`, and 0; or the seconds until there are as many."""
+        """Take tokens at `now` and return 0, or return the seconds until there are enough."""
         filled = self._turns + (now - self._as_of) * self._a_second
         self._turns, self._as_of = min(filled, self._at_once), now
         if self._turns < turns:
@@ -72,5 +72,5 @@ class TokenBucket:
         return 0.0
 
     def earn(self, turns: float) -> None:
-        """Add to the bucket; what does not fit is lost."""
+        """Add tokens; those above `at_once` are lost."""
         self._turns = min(self._turns + turns, self._at_once)

@@ -1,7 +1,7 @@
-"""The connections to an API server, used for one user: with a token in place of our credentials.
+"""Connections to an API server shared by users: each with the user's token, not our credentials.
 
-The lender must have no credentials of its own (`check_no_credentials`), so that nothing is ever
-asked under another identity than the user's.
+The lender must have no credentials of its own (`check_no_credentials`), so that every request has
+the user's identity.
 """
 
 from typing import Any, Final
@@ -11,12 +11,12 @@ import aiohttp
 from extender.kube.connection import Connection
 from extender.kube.errors import Misconfigured
 
-#: Longer ones are no tokens; aiohttp refuses heads of more than 8 KiB, too.
+#: Longer texts are no tokens; aiohttp also refuses headers of more than 8 KiB.
 _MAX_TOKEN: Final = 16_384
 
 
 async def check_no_credentials(connection: Connection) -> None:
-    """Raises Misconfigured where the connections prove an identity by themselves."""
+    """Raise Misconfigured if the connections carry credentials themselves."""
     if await connection.headers() or connection.has_certificate:
         raise Misconfigured(
             "the kubeconfig has credentials, and every question is to be asked under the user's"
@@ -25,12 +25,12 @@ async def check_no_credentials(connection: Connection) -> None:
 
 
 def is_token(text: str) -> bool:
-    """Whether the text may stand in an Authorization header, as RFC 6750 has it."""
+    """Whether the text is a valid bearer token in an Authorization header (RFC 6750)."""
     return 0 < len(text) <= _MAX_TOKEN and text.isascii() and all("!" <= c <= "~" for c in text)
 
 
 class BorrowedConnection(Connection):
-    """The connections of `lender`, which stay its own: closing this one closes nothing."""
+    """The connections of `lender`, which keeps them: closing this object closes nothing."""
 
     def __init__(self, lender: Connection, token: str) -> None:
         self._lender = lender
@@ -44,19 +44,19 @@ class BorrowedConnection(Connection):
 
     @property
     def host(self) -> str:
-        """The server's URL without a slash at its end."""
+        """The server's URL without a trailing slash."""
         return self._lender.host
 
     def options(self) -> dict[str, Any]:
-        """What every request must pass on to aiohttp besides its own arguments."""
+        """Arguments for aiohttp that every request needs besides its own."""
         return self._lender.options()
 
     async def headers(self) -> dict[str, str]:
-        """The user's token, and nothing else."""
+        """Only the user's token."""
         return {"Authorization": f"Bearer {self._token}"}
 
     async def renew(self, generation: int) -> None:
-        """There is nothing to read again: a token that is refused stays refused."""
+        """Does nothing: a refused token stays refused."""
 
     async def close(self) -> None:
-        """Nothing: the connections are the lender's."""
+        """Does nothing: the connections are the lender's."""

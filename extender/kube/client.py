@@ -1,6 +1,6 @@
-"""The typed verbs: get, list, create, patch, delete, bind, evict. The only door for writes.
+"""The typed verbs: get, list, create, patch, delete, bind, evict. All writes go through here.
 
-How a request travels (deadlines, retries, the leader's fence) is `extender.kube.transport`.
+Deadlines, retries and the leader's fence are in `extender.kube.transport`.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -28,21 +28,21 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-#: For a page of 500 pods from an API server that has just started.
+#: Enough for a page of 500 pods from an API server that has just started.
 LIST_DEADLINE_S: Final = 60.0
-#: Kubernetes lists in pages of 500, as kubectl does.
+#: The page size of kubectl.
 PAGE_LIMIT: Final = 500
-#: A page above this size is asked for again with fewer objects. 500 common pods are 4 MiB; 500 of
-#: the largest that etcd stores would be 4 GiB.
+#: A larger page is requested again with fewer objects. 500 typical pods are 4 MiB; 500 of the
+#: largest that etcd stores would be 4 GiB.
 PAGE_BYTES: Final = 16 * 2**20
-#: By how much a page shrinks that was too large.
+#: The factor by which a page that was too large shrinks.
 _SHRINK: Final = 8
 
 FIELD_MANAGER: Final = "ballast"
 
 
 class Selection(TypedDict, total=False):
-    """Which objects a list or watch is about; everything when empty."""
+    """The objects of a list or watch; all of the resource if empty."""
 
     namespace: str
     label_selector: str
@@ -50,7 +50,7 @@ class Selection(TypedDict, total=False):
 
 
 class PageOptions(Selection, total=False):
-    """How one page of a list is asked for."""
+    """The options of one page of a list."""
 
     limit: int
     continue_token: str
@@ -64,7 +64,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefused:
-    """A PodDisruptionBudget does not allow it now. Choose others, or ask again later."""
+    """A PodDisruptionBudget does not allow it now: choose other pods, or retry later."""
 
     retry_after_s: float
     message: str
@@ -87,7 +87,7 @@ class Client(Transport):
         user_agent: str = "ballast",
         headers: tuple[tuple[str, str], ...] = (),
     ) -> Self:
-        """A client by kubeconfig, else $KUBECONFIG, else the pod's service account.
+        """A client from the kubeconfig, else $KUBECONFIG, else the pod's service account.
 
         Makes no request yet. Raises Misconfigured.
         """
@@ -103,7 +103,7 @@ class Client(Transport):
     # -- reading ---------------------------------------------------------------------------------
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
-        """The object as it is now (never from a cache that may be old)."""
+        """The live object, never from a cache."""
         call = Call("GET", resource.url(namespace, name), resource.plural)
         return decode_object(resource, await self.send(call))
 
@@ -125,9 +125,9 @@ class Client(Transport):
     async def pages(
         self, resource: Resource[T], **selection: Unpack[Selection]
     ) -> AsyncGenerator[Page[T], None]:
-        """Every object of one moment, page by page; raises Expired if that moment passed.
+        """All objects as of one moment, page by page; raises Expired if that moment is too old.
 
-        A page has `PAGE_LIMIT` objects, or as few as stay within `PAGE_BYTES`.
+        A page has `PAGE_LIMIT` objects, or fewer to stay within `PAGE_BYTES`.
         """
         limit, token = PAGE_LIMIT, ""
         while True:
@@ -147,7 +147,7 @@ class Client(Transport):
             limit = _next_limit(limit, page)
 
     async def list_all(self, resource: Resource[T], **selection: Unpack[Selection]) -> Page[T]:
-        """Every object of one moment, in memory at once; raises Expired if that moment passed."""
+        """All objects as of one moment, in memory; raises Expired if that moment is too old."""
         whole: Page[T] = Page([])
         async with aclosing(self.pages(resource, **selection)) as pages:
             async for page in pages:
@@ -157,14 +157,14 @@ class Client(Transport):
         return whole
 
     async def get_raw(self, path: str) -> bytes:
-        """The body of a GET, such as of "/readyz" or "/version"."""
+        """The body of a GET, for example of "/readyz" or "/version"."""
         return await self.send(Call("GET", path))
 
     # -- writing ---------------------------------------------------------------------------------
 
     async def create(self, resource: Resource[T], body: object, namespace: str = "") -> T:
         """The object as created; raises AlreadyExists."""
-        return await self._write(resource, "POST", _place_of(resource, namespace), body)
+        return await self._write(resource, "POST", _target_of(resource, namespace), body)
 
     async def replace(
         self,
@@ -174,9 +174,9 @@ class Client(Transport):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """The object as replaced; raises Conflict where `body` names an older resourceVersion."""
-        place = _place_of(resource, namespace, name, subresource)
-        return await self._write(resource, "PUT", place, body)
+        """The object as replaced; raises Conflict if `body` has an older resourceVersion."""
+        target = _target_of(resource, namespace, name, subresource)
+        return await self._write(resource, "PUT", target, body)
 
     async def merge_patch(
         self,
@@ -186,9 +186,9 @@ class Client(Transport):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """The object as patched; put metadata.resourceVersion into `patch` to compare and swap."""
-        place = _place_of(resource, namespace, name, subresource)
-        return await self._patch(resource, place, patch, MERGE_PATCH)
+        """The patched object; metadata.resourceVersion in `patch` makes it a compare-and-swap."""
+        target = _target_of(resource, namespace, name, subresource)
+        return await self._patch(resource, target, patch, MERGE_PATCH)
 
     async def strategic_patch(
         self,
@@ -198,12 +198,12 @@ class Client(Transport):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """The object as patched, lists by their merge keys; for Kubernetes' own kinds only.
+        """The patched object, lists merged by their keys; only for Kubernetes' built-in kinds.
 
-        Put metadata.uid into `patch` to write to that very object: Conflict else.
+        With metadata.uid in `patch`, raises Conflict if the object has another UID.
         """
-        place = _place_of(resource, namespace, name, subresource)
-        return await self._patch(resource, place, patch, STRATEGIC_PATCH)
+        target = _target_of(resource, namespace, name, subresource)
+        return await self._patch(resource, target, patch, STRATEGIC_PATCH)
 
     async def json_patch(
         self,
@@ -215,15 +215,15 @@ class Client(Transport):
         *,
         resource_version: str = "",
     ) -> T:
-        """The object as patched.
+        """The patched object.
 
-        With `resource_version` the patch lands only on that version of the object: Conflict else.
+        With `resource_version`, raises Conflict if the object has another version.
         """
-        # A `test` of it would be answered with 422, as an invalid patch.
+        # A `test` operation on it would be answered with 422, as an invalid patch.
         where = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
         whole = [where, *ops] if resource_version else ops
-        place = _place_of(resource, namespace, name, subresource)
-        return await self._patch(resource, place, whole, JSON_PATCH)
+        target = _target_of(resource, namespace, name, subresource)
+        return await self._patch(resource, target, whole, JSON_PATCH)
 
     async def apply(
         self,
@@ -233,9 +233,9 @@ class Client(Transport):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """The object after server-side apply of `body`; our fields are taken over by force."""
-        place = _place_of(resource, namespace, name, subresource)
-        return await self._patch(resource, place, resource.document(body), APPLY_PATCH)
+        """The object after server-side apply of `body`, which takes over our fields by force."""
+        target = _target_of(resource, namespace, name, subresource)
+        return await self._patch(resource, target, resource.document(body), APPLY_PATCH)
 
     async def delete(
         self,
@@ -247,7 +247,7 @@ class Client(Transport):
         resource_version: str = "",
         grace_s: int | None = None,
     ) -> None:
-        """Asks for deletion; Conflict unless the object has this `uid` and `resource_version`.
+        """Request deletion; raises Conflict unless the object has this `uid` and version.
 
         `grace_s` replaces the pod's own grace period.
         """
@@ -269,9 +269,9 @@ class Client(Transport):
         annotations: Mapping[str, str],
         resource_version: str = "",
     ) -> None:
-        """Sets the pod's node and annotations in one write.
+        """Set the pod's node and annotations in one write.
 
-        Raises Conflict where the pod is bound already, has another UID, or is no longer at
+        Raises Conflict if the pod is already bound, has another UID, or is no longer at
         `resource_version`.
         """
         metadata: dict[str, object] = {
@@ -300,12 +300,12 @@ class Client(Transport):
         grace_s: int | None = None,
         is_dry_run: bool = False,
     ) -> Evicted | EvictionRefused | Gone:
-        """Evicts exactly the pod of this UID, as far as its PodDisruptionBudgets allow.
+        """Evict exactly the pod of this UID, if its PodDisruptionBudgets allow it.
 
-        The pod has `grace_s` to end, by default what it states itself. A dry run changes nothing
-        and answers the same. The API server takes the conflict of an eviction for another UID for
-        a passing one and answers only after ten seconds (its EvictionsRetry), so the pod is read
-        again only after an answer that leaves open what happened.
+        `grace_s` replaces the pod's own grace period. A dry run changes nothing and answers the
+        same. If the UID differs, the API server retries the conflict for ten seconds before it
+        answers (its EvictionsRetry). So the pod is read only after an answer that leaves the
+        outcome open.
         """
         options: dict[str, object] = {"preconditions": {"uid": uid}}
         if grace_s is not None:
@@ -327,18 +327,18 @@ class Client(Transport):
                 raise
             return EvictionRefused(error.retry_after_s, error.message)
         except (Conflict, Unavailable) as error:
-            # The API server answers 500 for a pod that several budgets select; asking again
-            # never helps, so it is a refusal.
+            # The API server answers 500 for a pod that several budgets select. A retry never
+            # helps, so it counts as a refusal.
             if "more than one PodDisruptionBudget" in error.message:
                 return EvictionRefused(0.0, error.message)
-            became = await self._what_became_of(namespace, name, uid)
-            if became is None:
+            outcome = await self._read_outcome(namespace, name, uid)
+            if outcome is None:
                 raise
-            return became
+            return outcome
         return Evicted()
 
-    async def _what_became_of(self, namespace: str, name: str, uid: str) -> Evicted | Gone | None:
-        """Whether the pod of this UID ends or has ended; None while it stays."""
+    async def _read_outcome(self, namespace: str, name: str, uid: str) -> Evicted | Gone | None:
+        """Whether the pod of this UID is terminating or gone; None if it is neither."""
         try:
             pod = await self.get(PODS, name, namespace)
         except NotFound:
@@ -348,18 +348,18 @@ class Client(Transport):
         return Evicted() if pod.metadata.deletion_timestamp else None
 
     async def _write(
-        self, resource: Resource[T], method: str, place: tuple[str, str], body: object
+        self, resource: Resource[T], method: str, target: tuple[str, str], body: object
     ) -> T:
-        call = Call(method, *place, body=resource.document(body))
+        call = Call(method, *target, body=resource.document(body))
         return decode_object(resource, await self.send(call))
 
     async def _patch(
-        self, resource: Resource[T], place: tuple[str, str], body: object, content: str
+        self, resource: Resource[T], target: tuple[str, str], body: object, content: str
     ) -> T:
         query = {"fieldManager": FIELD_MANAGER}
         if content == APPLY_PATCH:
             query["force"] = "true"
-        call = Call("PATCH", *place, query=query, body=body, content_type=content)
+        call = Call("PATCH", *target, query=query, body=body, content_type=content)
         return decode_object(resource, await self.send(call))
 
     async def request(
@@ -371,28 +371,28 @@ class Client(Transport):
         body: object = None,
         content_type: str = JSON,
     ) -> bytes:
-        """The body of the answer to any request, for kinds without a `Resource`."""
+        """The answer's body for any request, for kinds without a `Resource`."""
         call = Call(method, path, query=query or {}, body=body, content_type=content_type)
         return await self.send(call)
 
 
-def _place_of(
+def _target_of(
     resource: Resource[Any], namespace: str, name: str = "", subresource: str = ""
 ) -> tuple[str, str]:
-    """The path of a write, and how metrics and failpoints name it."""
+    """The path of a write, and its resource name in metrics and failpoints."""
     about = f"{resource.plural}/{subresource}" if subresource else resource.plural
     return resource.url(namespace, name, subresource), about
 
 
 def _next_limit(limit: int, page: Page[Any]) -> int:
-    """How many objects the next page may have: at most twice as many, and by their size."""
+    """The size of the next page: by the average object size, and at most doubled."""
     n_objects = len(page.items) + len(page.skipped) or limit
     by_size = PAGE_BYTES // 2 * n_objects // max(1, page.n_bytes)
     return max(1, min(PAGE_LIMIT, limit * 2, by_size))
 
 
 def selection_query(selection: Mapping[str, Any]) -> dict[str, str]:
-    """The query parameters of a list or watch that stand for `selection`."""
+    """The query parameters of a list or watch for this selection."""
     query = {
         "labelSelector": selection.get("label_selector", ""),
         "fieldSelector": selection.get("field_selector", ""),

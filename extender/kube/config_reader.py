@@ -1,12 +1,12 @@
 """The configuration reader of `kubernetes_asyncio`, without the client that it comes with.
 
-Importing the package loads a class for each kind of Kubernetes, of which nothing is used here: half
-a second of CPU and some 38 MiB in each program. Its `config` modules need only `Configuration`, so
-they are loaded beside a `client` package that has this one. What is loaded here stays apart: an
-`import kubernetes_asyncio` elsewhere gets the whole package.
+Importing the whole package loads a class for each Kubernetes kind, which costs each program half a
+second of CPU and some 38 MiB, and none of them is used here. The `config` modules need only
+`Configuration`, so they are loaded beside a `client` package with just that. An
+`import kubernetes_asyncio` elsewhere still gets the whole package.
 
-Certificates and keys that stand in a kubeconfig itself are files in memory: OpenSSL reads a client
-certificate from a file only, and one in a folder would stay there when the program is killed.
+Certificates and keys embedded in a kubeconfig become files in memory: OpenSSL reads a client
+certificate only from a file, and one on disk would stay there when the program is killed.
 """
 
 import os
@@ -20,18 +20,18 @@ _NAME = "kubernetes_asyncio"
 
 
 def load() -> ModuleType:
-    """The package's module `config`, of which `Configuration` is an attribute too.
+    """The package's `config` module, which also gets the attribute `Configuration`.
 
-    Raises ImportError where the package is not installed.
+    Raises ImportError if the package is not installed.
     """
     spec = find_spec(_NAME)
     if spec is None or spec.submodule_search_locations is None:
         raise ImportError(f"the package {_NAME} is not installed")
-    before = _taken_out()
+    before = _unload()
     try:
         package = _package(_NAME, list(spec.submodule_search_locations))
         client = _package(f"{_NAME}.client", [f"{path}/client" for path in package.__path__])
-        # Named by functions that make a client, which are not called here.
+        # Used only by functions that make a client, which are not called here.
         client.ApiClient = None
         client.Configuration = import_module(f"{_NAME}.client.configuration").Configuration
         config: Any = import_module(f"{_NAME}.config")
@@ -39,14 +39,14 @@ def load() -> ModuleType:
         if hasattr(os, "memfd_create"):  # Linux has it
             config.kube_config.FileOrData._create_temp_file_with_content = _in_memory
     finally:
-        _taken_out()
+        _unload()
         sys.modules.update(before)
     found: ModuleType = config
     return found
 
 
 class _MemoryFile(str):
-    """The path of a file in memory. It is gone when the configuration that names it is."""
+    """The path of a file in memory, which lives as long as the configuration that names it."""
 
     __slots__ = ("fd",)
     fd: int
@@ -73,7 +73,7 @@ def _package(name: str, path: list[str]) -> Any:
     return package
 
 
-def _taken_out() -> dict[str, ModuleType]:
-    """The package's modules that are loaded, no longer in `sys.modules`."""
+def _unload() -> dict[str, ModuleType]:
+    """Remove the package's loaded modules from `sys.modules`, and return them."""
     names = [name for name in sys.modules if name == _NAME or name.startswith(f"{_NAME}.")]
     return {name: sys.modules.pop(name) for name in names}

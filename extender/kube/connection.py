@@ -1,8 +1,8 @@
-"""Address, TLS and credentials of one API server, as kubeconfig or the pod's service account say.
+"""Address, TLS and credentials of one API server, from kubeconfig or the pod's service account.
 
 `kubernetes_asyncio` reads the configuration (contexts, exec plugins, OIDC, token files); its
-transport, watch and models are not used. Credentials are read again when the server says 401, and
-the CA's file when the server's certificate is not trusted.
+transport, watch and models are not used. Credentials are read again after a 401, and the CA file
+when the server's certificate is not trusted.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from extender.kube.errors import Misconfigured, Unauthorized
 
 _config: Final[Any] = config_reader.load()
 
-#: The socket is stopped when twice this much is not yet read: what waits in a hundred connections
-#: at once stays small.
+#: Reading from the socket pauses at twice this much unread data, which bounds the memory of a
+#: hundred connections.
 READ_BUFFER_BYTES: Final = 2**18
-#: A peer that vanished without a word is noticed by the kernel in about this many seconds.
+#: Seconds until the kernel notices a peer that vanished without closing.
 DEAD_PEER_S: Final = 30
-#: Credentials are not read again more often than this: an exec plugin may be slow or interactive.
+#: Shortest time between two reads of credentials: an exec plugin may be slow or interactive.
 RENEW_EVERY_S: Final = 5.0
 
 
@@ -38,20 +38,20 @@ RENEW_EVERY_S: Final = 5.0
 class Source:
     """Where the configuration comes from. An empty `kubeconfig` means: find it.
 
-    `text` is a kubeconfig itself, in place of a file, such as a Secret holds. What wrote it may not
-    make this program read a file or start another: credentials stand in it, or it is refused.
+    `text` is the content of a kubeconfig, for example from a Secret. Its author must not be able to
+    make this program read a file or start a program, so it must contain the credentials themselves.
     """
 
     kubeconfig: str = ""
     context: str = ""
     user_agent: str = "ballast"
-    #: Sent with every request, such as those by which an identity is impersonated.
+    #: Sent with every request, for example to impersonate an identity.
     headers: tuple[tuple[str, str], ...] = ()
     text: str = field(default="", repr=False)
 
 
-#: What reading a configuration raises where the file is not what it should be; the library looks
-#: into what YAML gave it without asking what that is.
+#: What the library raises for a malformed configuration: it uses what YAML returns without checking
+#: its types.
 _UNUSABLE = (
     _config.ConfigException,
     yaml.YAMLError,
@@ -66,7 +66,7 @@ _UNUSABLE = (
 
 
 class Connection:
-    """A pool of connections to one API server, and the header that proves our identity."""
+    """A connection pool to one API server, and the authorization header."""
 
     def __init__(self, source: Source, configuration: Any) -> None:
         self._source = source
@@ -76,12 +76,12 @@ class Connection:
         self._retired: list[aiohttp.ClientSession] = []
         self._renewing = asyncio.Lock()
         self._renewed_at = 0.0
-        #: Counts how often credentials were read; lets a caller say which ones failed.
+        #: Counts reads of credentials, so that a caller can say which ones failed.
         self.generation = 0
 
     @classmethod
     async def open(cls, source: Source) -> "Connection":
-        """Reads the configuration; no request is made. Raises Misconfigured."""
+        """Read the configuration without any request. Raises Misconfigured."""
         return cls(source, await _read_configuration(source))
 
     @property
@@ -91,16 +91,16 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """The server's URL without a slash at its end."""
+        """The server's URL without a trailing slash."""
         return str(self._configuration.host).rstrip("/")
 
     @property
     def has_certificate(self) -> bool:
-        """Whether a client certificate proves who we are."""
+        """Whether we authenticate with a client certificate."""
         return bool(self._configuration.cert_file)
 
     def options(self) -> dict[str, Any]:
-        """What every request must pass on to aiohttp besides its own arguments."""
+        """Arguments for aiohttp that every request needs besides its own."""
         given = {
             "server_hostname": self._configuration.tls_server_name,
             "proxy": self._configuration.proxy,
@@ -108,7 +108,7 @@ class Connection:
         return {key: value for key, value in given.items() if value}
 
     async def headers(self) -> dict[str, str]:
-        """The authorization header, from a token file that is read again each minute."""
+        """The authorization header; a token file is read again each minute."""
         try:
             settings = await self._configuration.auth_settings()
         except (_config.ConfigException, OSError) as error:
@@ -116,7 +116,7 @@ class Connection:
         return {setting["key"]: setting["value"].strip() for setting in settings.values()}
 
     async def renew(self, generation: int) -> None:
-        """Reads the credentials again, unless that happened since `generation` was current."""
+        """Read the credentials again, unless that happened since `generation` was current."""
         async with self._renewing:
             if generation != self.generation:
                 return
@@ -132,28 +132,28 @@ class Connection:
             self._replace_session(fresh)
 
     def renew_trust(self) -> None:
-        """Read the CA's file again, and trust a CA that is new there: after a rotation of the
-        cluster's CA, kubelet writes the new one into the file of each pod."""
+        """Read the CA file again, and trust a new CA in it: when the cluster's CA is rotated,
+        kubelet updates the file in each pod."""
         if _read_ca(self._configuration) != self._ca:
-            # A file that is half written is read again after the next failure.
+            # A half-written file is read again after the next failure.
             with suppress(Misconfigured):
                 self._replace_session(self._configuration)
 
     def _replace_session(self, configuration: Any) -> None:
         ca = _read_ca(configuration)
         session = _open_session(configuration, self._source)
-        # Requests under way finish on the pool that they started on.
+        # Requests in flight finish on their pool.
         self._retired.append(self._session)
         self._configuration, self._session, self._ca = configuration, session, ca
 
     async def close(self) -> None:
-        """Closes every connection; requests under way fail."""
+        """Close every connection; requests in flight fail."""
         for session in (self._session, *self._retired):
             await session.close()
 
 
 def namespace_of(kubeconfig: str = "", context: str = "") -> str:
-    """The namespace that a kubeconfig names for its context, else "default", as for kubectl."""
+    """The namespace of a kubeconfig's context, else "default", as for kubectl."""
     path = kubeconfig or os.environ.get("KUBECONFIG", "") or str(Path.home() / ".kube" / "config")
     if not _is_there(path):
         return "default"
@@ -194,14 +194,14 @@ async def _read_configuration(source: Source) -> Any:
         _check_address(configuration.host or "")
     except _UNUSABLE as error:
         where = path or "the pod's service account"
-        # Python's own words are about a part that is missing or has another type.
+        # Python's message would only name a missing part or a wrong type.
         is_shape = isinstance(error, TypeError | AttributeError)
         why = "it is empty, or not a kubeconfig" if is_shape else " ".join(str(error).split())
         raise Misconfigured(f"{where}: cannot be used to reach an API server: {why}") from error
     return configuration
 
 
-#: What a kubeconfig in memory may not have: it leads to a file, a program or no proof of identity.
+#: Keys not allowed in a kubeconfig in memory: they name a file or a program, or disable checks.
 _NOT_EMBEDDED: Final = {
     "clusters": ("cluster", ("certificate-authority", "insecure-skip-tls-verify", "proxy-url")),
     "users": (
@@ -212,7 +212,7 @@ _NOT_EMBEDDED: Final = {
 
 
 def _embedded(text: str) -> Any:
-    """The document of a kubeconfig whose credentials stand in it. Raises ValueError for others."""
+    """A kubeconfig with embedded credentials, decoded. Raises ValueError for any other."""
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
         raise ValueError("it is not a kubeconfig")
@@ -236,12 +236,12 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _is_there(paths: str) -> bool:
-    """Whether one of the files exists; for none the library writes to standard error."""
+    """Whether any of the files exists; without one, the library prints to standard error."""
     return any(Path(each).expanduser().exists() for each in paths.split(os.pathsep) if each)
 
 
 def _check_address(url: str) -> None:
-    """Raises ValueError where no request could ever be sent to this server."""
+    """Raise ValueError if no request could ever be sent to this server."""
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -260,7 +260,7 @@ def _open_session(configuration: Any, source: Source) -> aiohttp.ClientSession:
     )
     session = aiohttp.ClientSession(
         connector=connector,
-        # Asked once: with `trust_env` aiohttp reads the environment and ~/.netrc at every request.
+        # Read once: with `trust_env` aiohttp reads the environment and ~/.netrc at every request.
         proxy=_proxy_for(configuration.host or ""),
         read_bufsize=READ_BUFFER_BYTES,
         # Compressing lists costs both sides more than the network between them.
@@ -271,14 +271,14 @@ def _open_session(configuration: Any, source: Source) -> aiohttp.ClientSession:
             *source.headers,
         ],
     )
-    # aiohttp would send a PUT or DELETE again when a kept connection turns out closed: such a
-    # second write would not pass the leader's fence.
+    # aiohttp would resend a PUT or DELETE when a kept connection turns out closed, and the second
+    # write would bypass the leader's fence.
     session._retry_connection = False
     return session
 
 
 def _proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for this URL, if any."""
+    """The proxy for this URL from the environment, if any."""
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
@@ -286,7 +286,7 @@ def _proxy_for(url: str) -> str | None:
 
 
 def _read_ca(configuration: Any) -> bytes:
-    """What the file of the CA has; empty where none is named or it cannot be read."""
+    """The content of the CA file; empty if none is set or it cannot be read."""
     try:
         return Path(configuration.ssl_ca_cert or "").read_bytes()
     except OSError:
@@ -318,6 +318,6 @@ def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         ("TCP_KEEPCNT", 3),
         ("TCP_USER_TIMEOUT", DEAD_PEER_S * 1000),
     ):
-        if hasattr(socket, option):  # Linux has them all
+        if hasattr(socket, option):  # all exist on Linux
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return opened

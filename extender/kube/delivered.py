@@ -1,7 +1,7 @@
 """The objects of one kind that were delivered to a listener and not removed: key, UID and version.
 
-A list is compared with them. An object that takes the name of another is delivered after the
-removal of that.
+Lists are compared with them. If an object replaces another of its name, the removal of the other is
+delivered first.
 """
 
 from collections.abc import Callable, KeysView
@@ -26,8 +26,8 @@ _UNTOLD = Counter(
 
 
 class Delivered(Generic[T]):
-    """Delivers events of one resource. What `deliver` raises is logged and counted, and the event
-    passed over: one unforeseen object must not hide all others."""
+    """Delivers events of one resource. If `deliver` raises, the event is logged, counted and
+    skipped, so that one unforeseen object does not hide all others."""
 
     def __init__(self, resource: Resource[T], deliver: Callable[[Event], None]) -> None:
         self._resource = resource
@@ -40,20 +40,20 @@ class Delivered(Generic[T]):
         return self._known.keys()
 
     def get(self, identity: Identity | ObjectMeta) -> tuple[str, str] | None:
-        """UID and version of the object of this name, as they were delivered."""
+        """UID and version of the delivered object of this name."""
         return self._known.get(key_of(identity))
 
     def upsert(self, obj: T) -> str:
-        """Deliver the object, after the removal of one it took the name of; returns its key."""
+        """Deliver the object, after the removal of another of its name; returns its key."""
         meta = obj.metadata
-        key = self._make_way(meta)
+        key = self._remove_namesake(meta)
         self._known[key] = meta.uid, meta.resource_version
         self.tell(Upserted(obj))
         return key
 
     def keep(self, identity: Identity) -> str:
-        """Account for an object that exists and cannot be delivered; returns its key."""
-        key = self._make_way(identity)
+        """Record an object that exists but can't be delivered; returns its key."""
+        key = self._remove_namesake(identity)
         if key in self._known:
             self._known[key] = identity.uid, identity.resource_version
         return key
@@ -75,7 +75,7 @@ class Delivered(Generic[T]):
                 "passed over an event", resource=self._resource.plural, about=_name_of(event)
             )
 
-    def _make_way(self, identity: Identity | ObjectMeta) -> str:
+    def _remove_namesake(self, identity: Identity | ObjectMeta) -> str:
         """The object's key, after the removal of another object of that name."""
         key = key_of(identity)
         if self._known.get(key, (identity.uid,))[0] != identity.uid:

@@ -1,9 +1,9 @@
-"""One leader at a time, by a Lease; and proof of still leading before every write.
+"""Leader election by a Lease, and a check before every write that we still lead.
 
-Clocks of other machines are never trusted: another's hold is judged by how long ago *we* saw its
-record change, our own by how long ago we *started* the last renewal that succeeded, both on this
+Clocks of other machines are never trusted. Another process's hold is judged by when *we* last saw
+its record change, and our own by when we *started* the last successful renewal, both on this
 process's monotonic clock. We stop (`renew_s`) well before others may start (`duration_s`). Two
-leaders can still exist for moments, when a process is frozen between its check and its write; the
+leaders can still exist for a moment, when a process is frozen between its check and its write; the
 ledger's compare-and-swap makes that harmless.
 """
 
@@ -41,7 +41,7 @@ _RENEWALS = Counter(
 
 @dataclass(frozen=True, slots=True)
 class ElectionTiming:
-    """How long a hold lasts, in seconds; `retry_s` < `renew_s` < `duration_s`."""
+    """The timing of the election, in seconds; `retry_s` < `renew_s` < `duration_s`."""
 
     duration_s: float = 15.0
     renew_s: float = 10.0
@@ -53,12 +53,12 @@ class ElectionTiming:
 
     @property
     def request_s(self) -> float:
-        """Deadline of one renewal: two of them, one after the other, fit before `renew_s`."""
+        """Deadline of one renewal, so that two attempts in sequence fit before `renew_s`."""
         return (self.renew_s - self.retry_s) / 2
 
 
 def terms_of(duration_s: float) -> dict[str, float]:
-    """The terms of a hold that lasts so long, in the proportions of the usual ones."""
+    """Timing for this `duration_s`, in the proportions of the defaults."""
     usual = ElectionTiming()
     part = duration_s / usual.duration_s
     return {
@@ -85,25 +85,25 @@ class Leadership:
 
     @property
     def left_s(self) -> float:
-        """Seconds for which this hold is good without another renewal; 0 or less when lost."""
+        """Seconds that this hold lasts without another renewal; 0 or less when lost."""
         return 0.0 if self._is_over else self._renewed_at + self._renew_s - self._clock()
 
     def check(self) -> None:
-        """Raises NotLeading unless `is_leading`; the fence before every write."""
+        """Raise NotLeading unless `is_leading`; the fence before every write."""
         if not self.is_leading:
             raise NotLeading(f"the Lease was not renewed for {self._renew_s:g} s or was lost")
 
     def extend(self, started: float) -> None:
-        """Counts a renewal that succeeded and was started at `started`."""
+        """Count a successful renewal that was started at `started`."""
         self._renewed_at = max(self._renewed_at, started)
 
     def end(self) -> None:
-        """From now on `check` raises, whatever the clock says."""
+        """Make `check` raise from now on, whatever the clock says."""
         self._is_over = True
 
 
 class Election:
-    """Takes part in the election for one Lease. `identity` must be this process's alone."""
+    """Takes part in the election for one Lease. `identity` must be unique to this process."""
 
     def __init__(
         self,
@@ -119,17 +119,17 @@ class Election:
         self._name = name
         self._identity = identity
         self._terms = ElectionTiming(**terms)
-        #: The record as last seen, and when on our clock it was first seen so.
+        #: The record as last seen, and since when on our clock.
         self._seen: LeaseSpec | None = None
         self._seen_at = 0.0
         self._version = ""
         self._most_transitions = 0
 
     async def run(self, lead: Callable[[Leadership], Awaitable[None]]) -> None:
-        """Runs `lead` whenever the Lease is ours, until `lead` returns or raises.
+        """Run `lead` whenever the Lease is ours, until `lead` returns or raises.
 
-        When the Lease is lost, `lead` is cancelled and waited for before trying again. On the way
-        out a Lease that is still ours is released, so that another can take it at once.
+        When the Lease is lost, `lead` is cancelled and awaited before the next attempt. On exit a
+        Lease that is still ours is released, so that another process can take it at once.
         """
         while True:
             leadership = await self._acquire()
@@ -157,7 +157,7 @@ class Election:
     # -- taking the Lease ------------------------------------------------------------------------
 
     async def _acquire(self) -> Leadership:
-        """Waits until the Lease is free or its holder is silent for too long, and takes it."""
+        """Wait until the Lease is free or its holder has been silent for too long, and take it."""
         backoff = Backoff(self._terms.retry_s, self._terms.renew_s)
         while True:
             delay_s = self._terms.retry_s
@@ -165,13 +165,13 @@ class Election:
                 if leadership := await self._try_acquire():
                     return leadership
             except (Conflict, AlreadyExists):
-                pass  # another was faster; its record is read next time
+                pass  # another process was faster; its record is read next time
             except KubeError as error:
                 delay_s = backoff.next_s()
                 _log.warning("could not read or take the Lease", lease=self._name, error=str(error))
             else:
                 backoff.reset()
-            # Candidates that started together should not stay in step.
+            # Keeps candidates that started together from staying in step.
             await asyncio.sleep(delay_s * random.uniform(1.0, 1.2))  # noqa: S311
 
     async def _try_acquire(self) -> Leadership | None:
@@ -183,7 +183,7 @@ class Election:
             return await self._take(spec, exists=False)
         self._observe(lease)
         held = lease.spec
-        # Our own name without our own hold is an earlier life of this process.
+        # Our identity without a hold is from an earlier life of this process.
         if held.holder_identity and held.holder_identity != self._identity:
             duration_s = max(held.lease_duration_seconds or 0, self._terms.duration_s)
             if clock() - self._seen_at < duration_s:
@@ -200,14 +200,14 @@ class Election:
     # -- keeping it ------------------------------------------------------------------------------
 
     async def _keep(self, leadership: Leadership, task: "asyncio.Future[None]") -> None:
-        """Renews until the hold is lost or `task` is done; never raises for a failed renewal."""
+        """Renew until the hold is lost or `task` is done; never raises for a failed renewal."""
         while leadership.is_leading and not task.done():
             pause_s = min(self._terms.retry_s, leadership.left_s)
             await asyncio.wait([task], timeout=pause_s)
             if task.done() or not leadership.is_leading:
                 break
             try:
-                # A renewal may outlive neither its own deadline nor the hold.
+                # A renewal must not outlive its own deadline or the hold.
                 await self._renew(leadership, min(self._terms.request_s, leadership.left_s))
             except KubeError as error:
                 _RENEWALS.labels(self._name, "failed").inc()
@@ -227,10 +227,10 @@ class Election:
         leadership.extend(started)
 
     async def _look_again(self, leadership: Leadership) -> None:
-        """After a refused renewal: ends the hold unless the record still is ours.
+        """After a refused renewal, end the hold unless the record is still ours.
 
-        It is ours if an earlier renewal landed and its answer was lost; the next renewal then
-        carries the right version.
+        It is ours if an earlier renewal succeeded and its answer was lost; the next renewal then
+        has the right version.
         """
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
@@ -244,13 +244,13 @@ class Election:
             self._identity,
             leadership.transitions,
         )
-        # A Lease that went back in time was restored from a backup, and all else with it: the next
-        # term begins by reading everything again.
+        # A Lease that went back in time was restored from a backup, like everything else; the next
+        # term begins with live reads.
         if is_older or not is_ours:
             leadership.end()
 
     async def _release(self, leadership: Leadership) -> None:
-        """Gives the Lease back if it is certainly ours; failing that, it runs out by itself."""
+        """Give the Lease back if it is certainly ours; if that fails, it expires by itself."""
         if not leadership.is_leading:
             return
         leadership.end()
@@ -275,7 +275,7 @@ class Election:
         )
 
     def _observe(self, lease: Lease) -> None:
-        """Remembers the record, and when it changed for the last time as far as we know."""
+        """Remember the record, and when we first saw it."""
         self._version = lease.metadata.resource_version
         self._most_transitions = max(self._most_transitions, lease.spec.lease_transitions or 0)
         if lease.spec != self._seen:
@@ -283,9 +283,9 @@ class Election:
             self._seen_at = asyncio.get_running_loop().time()
 
     async def _write(self, spec: LeaseSpec, deadline_s: float, *, exists: bool) -> Lease:
-        """Writes the record over the version last seen, or creates the Lease.
+        """Write the record over the version last seen, or create the Lease.
 
-        Not fenced: this is what the fence is made of, and it must not queue behind other writes.
+        Not fenced: the fence depends on it, and it must not queue behind other writes.
         """
         metadata = {"name": self._name, "namespace": self._namespace}
         body = LEASES.document({"metadata": metadata, "spec": spec})
@@ -307,19 +307,19 @@ def _number(version: str) -> int:
 
 
 def _first_transitions() -> int:
-    """Where a new Lease starts to count: minutes since 2024.
+    """The first number of a new Lease: minutes since 2024.
 
-    Plans are numbered by it. If the Lease is deleted, its successor must not count through
-    the numbers of plans that may still be under way; a leader changes less than once a minute.
+    Plans are numbered by it. If the Lease is deleted, the new one must not repeat the numbers of
+    plans that may still be in flight; leaders change less than once a minute.
     """
     return max(1, int(time.time()) // 60 - _EPOCH_MINUTES)
 
 
 async def _end(task: "asyncio.Future[None]") -> None:
-    """Cancels the task and waits until it has ended; what it raised is read by the caller.
+    """Cancel the task and wait until it has ended; the caller reads its exception.
 
     Cancelling once is not always enough: if children of a task group fail while it is being
-    cancelled, it reports their errors only (until Python 3.13), and code that handles them goes on.
+    cancelled, it reports only their errors (until Python 3.13), and code that handles them goes on.
     """
     while not task.done():
         task.cancel()
@@ -327,7 +327,7 @@ async def _end(task: "asyncio.Future[None]") -> None:
 
 
 def _is_lost_lease(error: BaseException) -> bool:
-    """Whether `lead` ended only because it noticed before us that the Lease is lost."""
+    """Whether `lead` ended only because it noticed the lost Lease before us."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(NotLeading)[1] is None
     return isinstance(error, NotLeading)

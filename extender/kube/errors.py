@@ -1,9 +1,9 @@
-"""What can go wrong between us and the API server, split by what the caller does next.
+"""Errors of requests to the API server, by what the caller does next.
 
 Retry later: `Unavailable`, `Throttled`. Read again and redo: `Conflict`. List again: `Expired`.
-Give up on this object: `NotFound`, `AlreadyExists`, `RequestRefused`, `Undecodable`. Ask for
+Give up on this object: `NotFound`, `AlreadyExists`, `RequestRefused`, `Undecodable`. Request
 less: `TooLarge`. Stop: `Unauthorized`, `NotLeading`, `Misconfigured`. Start anew: `Restored`.
-HTTP answers are translated here and nowhere else.
+HTTP answers are translated only here.
 """
 
 # ruff: noqa: N818 (the names are what happened, as in `except Conflict`)
@@ -14,7 +14,7 @@ import msgspec
 
 from extender.api.objects import Status
 
-#: Cause with which the API server refuses an eviction that would break a PodDisruptionBudget.
+#: The cause with which the API server refuses an eviction because of a PodDisruptionBudget.
 DISRUPTION_BUDGET = "DisruptionBudget"
 
 _STATUS = msgspec.json.Decoder(Status)
@@ -22,7 +22,7 @@ _SHOWN_BYTES = 300
 
 
 class KubeError(Exception):
-    """A request that did not do what was asked. `status` is the HTTP code, 0 without an answer."""
+    """A request that failed. `status` is the HTTP code, 0 without an answer."""
 
     default_status: ClassVar[int] = 0
 
@@ -34,7 +34,7 @@ class KubeError(Exception):
 
 
 class NotFound(KubeError):
-    """404: the object, or its whole kind, is not there."""
+    """404: the object, or its whole kind, does not exist."""
 
     default_status = 404
 
@@ -46,7 +46,7 @@ class Conflict(KubeError):
 
 
 class AlreadyExists(KubeError):
-    """409: an object of this name is there already."""
+    """409: an object of this name already exists."""
 
     default_status = 409
 
@@ -58,13 +58,13 @@ class Expired(KubeError):
 
 
 class RequestRefused(KubeError):
-    """Any other 4xx: the request itself is wrong or forbidden, and repeating it will not help."""
+    """Any other 4xx: the request is invalid or forbidden, and a retry will not help."""
 
     default_status = 400
 
 
 class Throttled(KubeError):
-    """429: not executed. `retry_after_s` is what the server asked for, 0 if nothing."""
+    """429: not executed. `retry_after_s` is the delay that the server requests, 0 if none."""
 
     default_status = 429
 
@@ -77,7 +77,7 @@ class Throttled(KubeError):
 
 
 class Unauthorized(KubeError):
-    """401 with credentials that were just read again."""
+    """401 although the credentials were just read again."""
 
     default_status = 401
 
@@ -87,11 +87,11 @@ class Unavailable(KubeError):
 
 
 class Undecodable(KubeError):
-    """The server's answer is not what we can read."""
+    """The server's answer can't be decoded."""
 
 
 class TooLarge(KubeError):
-    """The answer is larger than the caller can take; `head` is how it begins."""
+    """The answer is larger than the caller accepts; `head` is its beginning."""
 
     def __init__(self, message: str, *, head: bytes = b"") -> None:
         super().__init__(message)
@@ -101,8 +101,8 @@ class TooLarge(KubeError):
 class Restored(KubeError):
     """The cluster's store went back in time, as after a restore from a backup.
 
-    What was learnt before is worth nothing: objects that were gone exist again, and versions that
-    were seen come a second time. A program that remembers more than what exists has to start anew.
+    Nothing learnt before is valid: deleted objects exist again, and versions repeat. A program that
+    remembers more than the objects that exist has to start anew.
     """
 
 
@@ -111,7 +111,7 @@ class NotLeading(KubeError):
 
 
 class Misconfigured(KubeError):
-    """There is no usable address or credential to start with."""
+    """There is no usable address or credential."""
 
 
 _BY_CODE: dict[int, type[KubeError]] = {
@@ -123,7 +123,7 @@ _BY_CODE: dict[int, type[KubeError]] = {
 
 
 def error_of_status(status: Status, where: str, retry_after: str = "") -> KubeError:
-    """The error that a Status body stands for; `where` names the request it answers."""
+    """The error for a Status body; `where` names the request."""
     message = f"{where}: {status.code} {status.reason or status.status}: {status.message}"
     if status.code == 429:
         return Throttled(
@@ -139,7 +139,7 @@ def error_of_status(status: Status, where: str, retry_after: str = "") -> KubeEr
 
 
 def error_of_response(code: int, body: bytes, where: str, retry_after: str = "") -> KubeError:
-    """The error that an HTTP answer of 300 or above stands for, whatever its body."""
+    """The error for an HTTP answer of 300 or above, with any body."""
     try:
         status = _STATUS.decode(body)
     except msgspec.DecodeError:
@@ -155,7 +155,7 @@ def _causes(status: Status) -> tuple[str, ...]:
 
 
 def _retry_after_s(status: Status, header: str) -> float:
-    """Seconds from the body's details or the header; 0 where neither is a number of seconds."""
+    """Seconds from the body's details or the header; 0 if neither is a number."""
     seconds: Any = (status.details or {}).get("retryAfterSeconds") or header
     try:
         return max(0.0, float(seconds))

@@ -1,9 +1,9 @@
-"""Where a test may have the process killed: on both sides of every write to the API server.
+"""Points at which a test may kill the process: before and after every write to the API server.
 
-`BALLAST_FAILPOINT="after PATCH pods:3"` ends the process with SIGKILL when the API server has
-accepted its third PATCH of a pod, `before` right before the request is sent; a subresource is named
-as in `pods/binding`. Only writes are visible to others, so these are the moments at which a crash
-leaves something half done. Without the variable a write costs two comparisons.
+`BALLAST_FAILPOINT="after PATCH pods:3"` kills the process with SIGKILL when the API server has
+accepted its third PATCH of a pod; `before` kills it right before the request is sent. A subresource
+is written as in `pods/binding`. Only writes are visible to others, so only at these points can a
+crash leave something unfinished. Without the variable, a write costs two comparisons.
 """
 
 import os
@@ -29,7 +29,7 @@ _name, _left = _armed()
 
 
 def reach(side: Side, method: str, resource: str) -> None:
-    """Say that a write is about to be sent or was accepted; ends the process if a test asked."""
+    """Call this before a write is sent and after it was accepted; may kill the process."""
     global _left  # noqa: PLW0603  # one process, one armed point
     if not _name or f"{side} {method} {resource}" != _name:
         return

@@ -1,4 +1,4 @@
-"""Chunks of a stream to its lines, however long: what is too long to keep is cut, not refused."""
+"""Splits a stream into lines of any length; a line that is too long is cut, not refused."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ from msgspec import Struct
 
 
 class CutLine(Struct, frozen=True):
-    """How a line begins that was too long to be kept."""
+    """The beginning of a line that was too long to keep."""
 
     head: bytes
 
 
 class LineSplitter:
-    """Takes chunks, gives whole lines without their ends; holds one unfinished line at most."""
+    """Takes chunks and yields whole lines without their ends; holds at most one unfinished line."""
 
     def __init__(self, max_bytes: int, head_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -46,6 +46,6 @@ class LineSplitter:
 
     def _take(self) -> bytearray | CutLine:
         kept, is_cut = self._kept, self._is_cut
-        # A new buffer: the line is decoded in place and may be referred to for a while.
+        # A new buffer, because the line is decoded in place and may be referenced for a while.
         self._kept, self._is_cut = bytearray(), False
         return CutLine(bytes(kept)) if is_cut else kept

@@ -1,7 +1,7 @@
-"""Kubernetes Events (events.k8s.io/v1): what users see under `kubectl describe`.
+"""Kubernetes Events (events.k8s.io/v1): what users see with `kubectl describe`.
 
-Best effort by design: bounded, deduplicated, rate limited, and never a reason for anything else to
-fail. What is lost is counted. Decisions are recorded in conditions; Events only narrate.
+Best effort by design: bounded, deduplicated, rate limited, and a lost Event never makes anything
+else fail. Losses are counted. Decisions are recorded in conditions; Events only narrate.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from extender.kube.errors import KubeError, NotFound
 from extender.kube.resources import Resource
 from extender.kube.transport import Call
 
-#: Limits of the API, in characters: longer values are refused.
+#: Limits of the API in characters: it refuses longer values.
 MAX_NOTE: Final = 1024
 MAX_NAME: Final = 253
 
@@ -38,7 +38,7 @@ _DROPPED = Counter(
 
 
 class ObjectRef(Struct, rename="camel", frozen=True, omit_defaults=True):
-    """The object that an Event is about, as Events name it."""
+    """The object that an Event is about."""
 
     api_version: str
     kind: str
@@ -48,7 +48,7 @@ class ObjectRef(Struct, rename="camel", frozen=True, omit_defaults=True):
 
 
 class RecordedEvent(Struct, rename="camel"):
-    """What we read of an Event."""
+    """The fields of an Event that we read."""
 
     metadata: ObjectMeta
     reason: str = ""
@@ -65,14 +65,14 @@ class EventRates:
     per_s: float = 20.0
     burst: int = 200
     max_queued: int = 2000
-    #: Repeats within this time count up the first Event instead of making another.
+    #: Repeats within this time count up the first Event instead of creating another.
     window_s: float = 600.0
     #: An Event's count is written at most this often.
     series_s: float = 30.0
 
 
 @dataclass(slots=True)
-class _Story:
+class _Entry:
     """One Event and its repeats."""
 
     about: ObjectRef
@@ -85,7 +85,7 @@ class _Story:
     name: str
     seen_at: float
     count: int = 1
-    #: When a write was last tried, and whether the API server has the Event.
+    #: Time of the last write attempt, and whether the API server has the Event.
     written_at: float | None = None
     is_created: bool = False
     is_queued: bool = True
@@ -98,8 +98,8 @@ class EventRecorder:
         self._client = client
         self._instance = instance
         self._pace = pace or EventRates()
-        self._stories: OrderedDict[tuple[ObjectRef, Reason], _Story] = OrderedDict()
-        self._queue: asyncio.Queue[_Story] = asyncio.Queue(self._pace.max_queued)
+        self._entries: OrderedDict[tuple[ObjectRef, Reason], _Entry] = OrderedDict()
+        self._queue: asyncio.Queue[_Entry] = asyncio.Queue(self._pace.max_queued)
 
     def record(
         self,
@@ -109,119 +109,119 @@ class EventRecorder:
         type: EventType = "Normal",  # noqa: A002 (the field's name in the API)
         related: ObjectRef | None = None,
     ) -> None:
-        """Queues one Event; never waits and never fails.
+        """Queue one Event; never waits and never fails.
 
-        A repeat of the same reason for the same object within the window raises the first Event's
-        count and keeps its note.
+        A repeat of a reason for the same object within the window counts up the first Event, which
+        keeps its note.
         """
         now = asyncio.get_running_loop().time()
         self._forget(now)
         key = (about, reason)
-        story = self._stories.get(key)
-        if story is None:
+        entry = self._entries.get(key)
+        if entry is None:
             moment = datetime.now(UTC)
-            story = _Story(
+            entry = _Entry(
                 about, reason, note[:MAX_NOTE], type, related, moment, moment, _name(about), now
             )
-            self._stories[key] = story
-            self._enqueue(key, story)
+            self._entries[key] = entry
+            self._enqueue(key, entry)
             return
-        story.count += 1
-        story.last = datetime.now(UTC)
-        story.seen_at = now
-        self._stories.move_to_end(key)
-        is_due = story.written_at is not None and now - story.written_at >= self._pace.series_s
-        if is_due and not story.is_queued:
-            self._enqueue(key, story)
+        entry.count += 1
+        entry.last = datetime.now(UTC)
+        entry.seen_at = now
+        self._entries.move_to_end(key)
+        is_due = entry.written_at is not None and now - entry.written_at >= self._pace.series_s
+        if is_due and not entry.is_queued:
+            self._enqueue(key, entry)
 
     async def run(self) -> NoReturn:
-        """Writes what is queued, at the recorder's pace, until cancelled."""
+        """Write queued Events at the recorder's rate until cancelled."""
         clock = asyncio.get_running_loop().time
         bucket = TokenBucket(self._pace.per_s, self._pace.burst, clock())
         while True:
-            story = await self._queue.get()
-            while (wait_s := bucket.take(clock())) > 0:  # noqa: ASYNC110 (turns come with time)
+            entry = await self._queue.get()
+            while (wait_s := bucket.take(clock())) > 0:  # noqa: ASYNC110 (tokens come with time)
                 await asyncio.sleep(wait_s)
-            story.is_queued = False
-            story.written_at = clock()
+            entry.is_queued = False
+            entry.written_at = clock()
             try:
-                await self._write(story)
+                await self._write(entry)
             except KubeError as error:
                 _WRITTEN.labels(error.reason).inc()
-                _log.debug("could not write an event", reason=story.reason, error=error.message)
+                _log.debug("could not write an event", reason=entry.reason, error=error.message)
             else:
                 _WRITTEN.labels("ok").inc()
 
-    def _enqueue(self, key: tuple[ObjectRef, Reason], story: _Story) -> None:
+    def _enqueue(self, key: tuple[ObjectRef, Reason], entry: _Entry) -> None:
         try:
-            self._queue.put_nowait(story)
+            self._queue.put_nowait(entry)
         except asyncio.QueueFull:
             _DROPPED.inc()
-            if story.written_at is None:
-                del self._stories[key]
+            if entry.written_at is None:
+                del self._entries[key]
         else:
-            story.is_queued = True
+            entry.is_queued = True
 
     def _forget(self, now: float) -> None:
-        """Drops what was last seen before the window; the order is that of the last sight."""
-        while self._stories:
-            key, oldest = next(iter(self._stories.items()))
+        """Forget Events last repeated before the window; they are ordered by that time."""
+        while self._entries:
+            key, oldest = next(iter(self._entries.items()))
             if now - oldest.seen_at < self._pace.window_s:
                 return
-            del self._stories[key]
+            del self._entries[key]
 
-    async def _write(self, story: _Story) -> None:
-        namespace = story.about.namespace or "default"
-        if story.is_created and await self._count_up(story):
+    async def _write(self, entry: _Entry) -> None:
+        namespace = entry.about.namespace or "default"
+        if entry.is_created and await self._count_up(entry):
             return
-        body = EVENTS.document(self._event(story, namespace))
-        # Events change nothing, so they pass the leader's fence, and queue behind no other write.
+        body = EVENTS.document(self._event(entry, namespace))
+        # Events change nothing, so they bypass the leader's fence and the limit on writes.
         path = EVENTS.url(namespace)
         await self._client.send(Call("POST", path, "events", body=body, is_fenced=False))
-        story.is_created = True
+        entry.is_created = True
 
-    async def _count_up(self, story: _Story) -> bool:
-        """Raises the count of the Event; False where the API server no longer has it."""
-        path = EVENTS.url(story.about.namespace or "default", story.name)
+    async def _count_up(self, entry: _Entry) -> bool:
+        """Update the count of the Event; False if the API server no longer has it."""
+        path = EVENTS.url(entry.about.namespace or "default", entry.name)
         call = Call(
-            "PATCH", path, "events", body={"series": _series(story)},
+            "PATCH", path, "events", body={"series": _series(entry)},
             content_type=MERGE_PATCH, is_fenced=False,
         )  # fmt: skip
         try:
             await self._client.send(call)
         except NotFound:
-            story.name = _name(story.about)
+            entry.name = _name(entry.about)
             return False
         return True
 
-    def _event(self, story: _Story, namespace: str) -> dict[str, Any]:
+    def _event(self, entry: _Entry, namespace: str) -> dict[str, Any]:
         event: dict[str, Any] = {
             "kind": "Event",
-            "metadata": {"name": story.name, "namespace": namespace},
-            "eventTime": _micro_time(story.first),
+            "metadata": {"name": entry.name, "namespace": namespace},
+            "eventTime": _micro_time(entry.first),
             "reportingController": names.CONTROLLER_NAME,
             "reportingInstance": self._instance[:128],
-            "action": str(story.reason),
-            "reason": str(story.reason),
-            "regarding": story.about,
-            "note": story.note,
-            "type": story.type,
+            "action": str(entry.reason),
+            "reason": str(entry.reason),
+            "regarding": entry.about,
+            "note": entry.note,
+            "type": entry.type,
         }
-        if story.related is not None:
-            event["related"] = story.related
-        if story.count > 1:
-            event["series"] = _series(story)
+        if entry.related is not None:
+            event["related"] = entry.related
+        if entry.count > 1:
+            event["series"] = _series(entry)
         return event
 
 
 def _name(about: ObjectRef) -> str:
-    """A name that no other Event has: the object's, and a random end."""
+    """A unique name: the object's name and a random suffix."""
     tail = secrets.token_hex(8)
     return f"{about.name[: MAX_NAME - len(tail) - 1].rstrip('.-')}.{tail}"
 
 
-def _series(story: _Story) -> dict[str, Any]:
-    return {"count": story.count, "lastObservedTime": _micro_time(story.last)}
+def _series(entry: _Entry) -> dict[str, Any]:
+    return {"count": entry.count, "lastObservedTime": _micro_time(entry.last)}
 
 
 def _micro_time(moment: datetime) -> str:

@@ -1,16 +1,17 @@
-"""Tells a listener what exists of one kind, without gaps: list, watch, list again where needed.
+"""Reports the objects of one kind to a listener without gaps: list, watch, list again if needed.
 
 Three loops with one duty each: `run` lists, compares and survives every failure; `_follow` keeps a
-watch going from the newest version seen; `_watch` is one connection, from bytes to changes. What a
-list is compared with is in `delivered`.
+watch going from the newest version seen; `_watch` is one connection, from bytes to changes.
+`delivered` holds what lists are compared with.
 
-What is promised: nothing that exists is ever reported as removed because a list failed, was cut
-short, or came from an API server that lags behind what was already seen; and nothing that is gone
-stays reported, however long the connection was away.
+Guarantees: an existing object is never reported as removed because a list failed, was cut short, or
+came from an API server that lags behind; and a deleted object does not stay reported, however long
+the connection was down.
 
-A store that was restored from a backup goes back in time. Versions tell: every list is older than
-what was seen, or it shows an object that should have been seen before and was not. The list then
-wins, or `run` ends with Restored where the listener remembers more than what exists.
+A store that was restored from a backup goes back in time. It shows by versions: every list is older
+than what was seen, or a list has an object that the watch should have delivered long ago. Then the
+list is taken as the truth, or `run` ends with Restored if the listener remembers more than the
+objects that exist.
 """
 
 import asyncio
@@ -57,24 +58,24 @@ from extender.kube.wire import (
 
 T = TypeVar("T", bound=KubeObject)
 
-#: The event loop is given back after this much work.
+#: The reflector yields to the event loop after this much work.
 SLICE_S: Final = 0.002
 
-#: Longest delay before the next try: a program has to be back a minute after the API server is.
+#: Longest delay between tries: a program must work again within a minute of the API server.
 BACKOFF_CAP_S: Final = 10.0
-#: After this many watches that broke off at one version, list anew: what comes next breaks them.
+#: After this many watches that broke off at one version, list again: the next event breaks them.
 MAX_BROKEN_WATCHES: Final = 3
-#: Up to this many objects, a list is faster than a watch whose bookmark has to be awaited.
+#: Up to this many objects, a list is faster than waiting for a watch's bookmark.
 _FEW: Final = 2_000
-#: The API server sends a bookmark two seconds before a watch ends, here after one second.
+#: The API server sends a bookmark two seconds before a watch ends, so here after one second.
 _SHORT_WATCH_S: Final = 3
-#: A watch that has not caught up after this long, in seconds, gives way to a list.
+#: Seconds after which a watch that has not caught up is replaced by a list.
 _CATCHES_UP_S: Final = 4.0
-#: A namespace and name for lists that should find nothing.
+#: A namespace and a field selector for lists that should find nothing.
 _NOWHERE: Final = "default"
 _NOTHING: Final = "metadata.name=ballast-no-such-object"
 
-#: Status of an error of a watch that the server had accepted.
+#: Status of an error after the server had accepted the watch.
 _ACCEPTED: Final = 200
 
 _LINE_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
@@ -94,27 +95,27 @@ _HEARD = Gauge(
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How patient a reflector is, in seconds."""
+    """The time-outs of a reflector, in seconds."""
 
-    #: The server ends each watch after this long, or up to a third longer, chosen at random.
+    #: The server ends each watch after this long, plus up to a third of it at random.
     watch_s: float = 60.0
     #: A watch that is silent this long is broken; bookmarks come once a minute.
     silence_s: float = 90.0
-    #: A watch that held this long was not refused, so the next failure starts with a short delay.
+    #: A watch that lasted this long was not refused, so the next failure starts with a short delay.
     settled_s: float = 1.0
-    #: With the credentials refused for this long, `run` gives up, so that the process restarts.
+    #: If the credentials are refused for this long, `run` gives up, so that the process restarts.
     unauthorized_s: float = 60.0
-    #: Lists that are older than what was seen are refused for this long: an API server may lag.
-    #: A list is a quorum read, so one that lags longer shows a store that was restored.
+    #: Lists older than what was seen are refused for this long, because an API server may lag. A
+    #: list is a quorum read, so if it lags longer, the store was restored.
     stale_s: float = 10.0
 
 
 class Reflector(Generic[T]):
-    """Delivers every object of one resource to `deliver`, from now on.
+    """Delivers every object of one resource to `deliver`, and every change.
 
-    `deliver` must not block: it is called once per object, and the loop gets its turn between
-    calls. What it raises is logged and counted, and the object passed over: one unforeseen object
-    must not hide all others.
+    `deliver` must not block: it is called once per object, and the reflector yields to the loop
+    between calls. If it raises, the object is logged, counted and skipped, so that one unforeseen
+    object does not hide all others.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Reflector(Generic[T]):
         ends_on_restore: bool = False,
         **selection: Unpack[Selection],
     ) -> None:
-        """`ends_on_restore`: `run` raises Restored once the store was seen to go back in time."""
+        """`ends_on_restore`: `run` raises Restored when the store has gone back in time."""
         self._client = client
         self._resource = resource
         self._timing = timing or Timing()
@@ -140,7 +141,7 @@ class Reflector(Generic[T]):
             stale_s=self._timing.stale_s,
             ends_on_restore=ends_on_restore,
         )
-        #: Lists begun; the number of the last one that was wanted; the watch that gives way to it.
+        #: Lists begun; the number of the last list requested; the watch to end for it.
         self._n_lists = 0
         self._wanted = 0
         self._listed = asyncio.Condition()
@@ -159,29 +160,29 @@ class Reflector(Generic[T]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Returns after the first complete list was delivered."""
+        """Return after the first complete list was delivered."""
         await self._synced.wait()
 
     async def catch_up(self) -> None:
-        """Returns after everything that was stored before the call has been delivered.
+        """Return after everything stored before the call has been delivered.
 
-        Many objects are not listed again: a new watch goes on where the last one was, and its
-        bookmark says how far it came. Raises KubeError where the API server does not answer.
+        A large number of objects is not listed again: a new watch continues the last one, and its
+        bookmark says how far it came. Raises KubeError if the API server does not answer.
         """
         if len(self._delivered.keys()) <= _FEW or not await self._watch_up_to_now():
             await self.relist()
 
     async def relist(self) -> None:
-        """Returns after a list that was begun from now on has been delivered."""
+        """Return after a list that began after this call has been delivered."""
         number = self._wanted = self._n_lists + 1
         self._end_watch()
         async with self._listed:
             await self._listed.wait_for(lambda: self._n_listed >= number)
 
     async def run(self) -> NoReturn:
-        """Lists, then watches until that is no longer possible, for ever.
+        """List, then watch until a new list is needed, for ever.
 
-        Raises Unauthorized when the credentials stay refused, and Restored where that is wanted.
+        Raises Unauthorized if the credentials stay refused, and Restored if `ends_on_restore`.
         """
         while True:
             try:
@@ -205,7 +206,7 @@ class Reflector(Generic[T]):
     # -- listing ---------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        """Delivers what exists now and, once the list is complete, what no longer does."""
+        """Deliver existing objects and, once the list is complete, the removal of others."""
         self._n_lists += 1
         number = self._n_lists
         listed: set[str] = set()
@@ -218,7 +219,7 @@ class Reflector(Generic[T]):
                 await self._take_page(page, listed)
         for key in self._delivered.keys() - listed:
             self._delivered.remove(key, version)
-            await self._breathe()
+            await self._yield_to_loop()
         self._versions.current = version
         _LISTS.labels(self._resource.plural).inc()
         if not self._synced.is_set():
@@ -232,14 +233,14 @@ class Reflector(Generic[T]):
         for obj in page.items:
             self._versions.check_listed(obj.metadata, self._delivered.get(obj.metadata))
             listed.add(self._delivered.upsert(obj))
-            await self._breathe()
+            await self._yield_to_loop()
         for identity in page.skipped:
             listed.add(self._delivered.keep(identity))
 
     # -- watching --------------------------------------------------------------------------------
 
     async def _follow_until_wanted(self) -> None:
-        """Watches on until a new list is wanted, or is all that helps."""
+        """Watch until a new list is requested or necessary."""
         while self._wanted <= self._n_lists:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None) as watching:
@@ -250,7 +251,7 @@ class Reflector(Generic[T]):
                         self._watching = None
 
     def _end_watch(self) -> None:
-        """End the watch under way, which may take a while."""
+        """End the watch in progress, which would otherwise go on for a while."""
         if self._watching is not None:
             self._watching.reschedule(asyncio.get_running_loop().time())
             self._watching = None
@@ -258,7 +259,7 @@ class Reflector(Generic[T]):
     async def _watch_up_to_now(self) -> bool:
         """Whether a new watch has delivered all changes up to the store's current version.
 
-        It can't where the store went back in time.
+        It can't if the store went back in time.
         """
         version = await self._current_version()
         if self._versions.is_behind(version):
@@ -273,9 +274,9 @@ class Reflector(Generic[T]):
         return self._versions.has(version)
 
     async def _follow(self) -> None:
-        """Watches on from the newest version seen, over any number of connections.
+        """Watch from the newest version seen, over any number of connections.
 
-        Ends by an error after which only a new list helps: Expired above all.
+        Ends with an error that only a new list resolves, mostly Expired.
         """
         clock = asyncio.get_running_loop().time
         n_broken, version = 0, self._versions.current
@@ -288,7 +289,7 @@ class Reflector(Generic[T]):
                         self._backoff.reset()
                         self._apply(change)
                         self._moved.set()
-                        await self._breathe()
+                        await self._yield_to_loop()
             except (Unavailable, Throttled) as caught:
                 error = caught
                 self._note(error)
@@ -302,12 +303,12 @@ class Reflector(Generic[T]):
             n_broken += error.status == _ACCEPTED
             if n_broken >= MAX_BROKEN_WATCHES:
                 raise Expired(f"{n_broken} watches broke off at {version}", reason="BrokenWatch")
-            await self._look_for_restore()
+            await self._check_restored()
 
-    async def _look_for_restore(self) -> None:
-        """Raises Expired if the server is behind what was seen: its watches would tell nothing.
+    async def _check_restored(self) -> None:
+        """Raise Expired if the server is behind what was seen, because its watches stay silent.
 
-        It answers no watch before its own version has passed the one that is asked for.
+        It answers a watch only once its own version has passed the requested one.
         """
         try:
             version = await self._current_version()
@@ -318,7 +319,7 @@ class Reflector(Generic[T]):
             raise Expired(f"the server is at {version}", reason="StaleServer")
 
     async def _current_version(self) -> str:
-        """The version of the store, by a list that finds nothing; raises KubeError."""
+        """The version of the store, from a list that finds nothing; raises KubeError."""
         selection = Selection(**self._selection)
         selection.setdefault("field_selector", _NOTHING)
         if self._resource.is_namespaced:
@@ -327,7 +328,7 @@ class Reflector(Generic[T]):
         return page.resource_version
 
     async def _watch(self) -> AsyncGenerator[WatchLine, None]:
-        """The changes of one connection, until the server ends it; an ERROR line is raised."""
+        """The changes of one connection, until the server ends it; raises for an ERROR line."""
         ends_s = round(self._timing.watch_s * random.uniform(1, 4 / 3))  # noqa: S311
         if self._is_next_short:
             ends_s, self._is_next_short = _SHORT_WATCH_S, False
@@ -357,14 +358,14 @@ class Reflector(Generic[T]):
                 yield change
 
     def _broken_off(self, status: Status) -> KubeError:
-        """What an ERROR line means: the next watch may fail alike, so only a new list is sure."""
+        """The error of an ERROR line: the next watch may fail too, so only a new list is safe."""
         error = error_of_status(status, f"watch of {self._resource.plural}")
         if isinstance(error, Throttled | Expired):
             return error
         return Expired(error.message, reason=error.reason)
 
     def _apply_cut(self, line: CutLine) -> None:
-        """An object that is too large to be decoded is accounted for, and else left as it was."""
+        """Record an object that is too large to decode; its last delivered state stays."""
         kind, identity = read_cut_line(self._resource, line.head)
         self._apply_identity(kind, identity)
 
@@ -389,10 +390,10 @@ class Reflector(Generic[T]):
         elif kind != "BOOKMARK":
             self._delivered.keep(identity)
 
-    # -- the loop, the log -----------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------
 
-    async def _breathe(self) -> None:
-        """Lets others run once this reflector has worked for `SLICE_S` without a pause."""
+    async def _yield_to_loop(self) -> None:
+        """Yield to the loop once this reflector has worked for `SLICE_S` without a pause."""
         if time.perf_counter() >= self._slice_ends:
             await asyncio.sleep(0)
             self._slice_ends = time.perf_counter() + SLICE_S

@@ -1,4 +1,4 @@
-"""Where each kind lives in the API: its path, its plural, and the Struct it decodes into."""
+"""Each kind in the API: its path, its plural, and the Struct that it decodes into."""
 
 import re
 from collections.abc import Mapping
@@ -35,19 +35,19 @@ from extender.kube.errors import RequestRefused
 
 
 class KubeObject(Protocol):
-    """Whatever has metadata: a projection of `extender.api.objects` or a kind of ours."""
+    """An object with metadata: a projection of `extender.api.objects` or one of our kinds."""
 
     metadata: ObjectMeta
 
 
 T = TypeVar("T", bound=KubeObject)
 
-#: What may stand between two slashes; the API server's own rule is wider, our names are not.
+#: A valid path segment; the API server allows more, but our names do not need it.
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
 
 
 def segment(text: str) -> str:
-    """The text as a part of a path; raises RequestRefused where it is no name."""
+    """The text as a path segment; raises RequestRefused if it is no name."""
     if not _SEGMENT.fullmatch(text):
         raise RequestRefused(f"{text[:80]!r} is not a name: letters, digits, '.', '_', ':', '-'")
     return text
@@ -64,11 +64,11 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """As objects write it: "v1", "ballast.dev/v1alpha1"."""
+        """As in objects: "v1", "ballast.dev/v1alpha1"."""
         return self.path.removeprefix("/apis/").removeprefix("/api/")
 
     def url(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of one object, or of all of them (in one namespace) when `name` is empty."""
+        """The path of one object, or of all (in one namespace) if `name` is empty."""
         if self.is_namespaced and name and not namespace:
             raise RequestRefused(f"{self.plural}/{name}: a namespace is needed")
         parts = [self.path]
@@ -79,7 +79,7 @@ class Resource(Generic[T]):
         return "/".join(parts)
 
     def document(self, body: object) -> object:
-        """`body` as JSON values, with the apiVersion and kind that the API server insists on."""
+        """`body` as JSON values, with the apiVersion and kind that the API server requires."""
         if isinstance(body, msgspec.Struct):
             body = msgspec.to_builtins(body)
         if isinstance(body, Mapping):
@@ -122,7 +122,7 @@ GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)
 TOPOLOGIES = Resource(GpuTopology, _OURS, "gputopologies", is_namespaced=False)
 USAGES = Resource(GpuUsage, _OURS, "gpuusages", is_namespaced=False)
 
-#: What the model of the cluster is made of, in the order in which it is listed.
+#: The kinds of the cluster model, in the order in which they are listed.
 MODEL: Final[tuple[Resource[Any], ...]] = (
     NODES,
     GPU_NODES,
@@ -134,5 +134,5 @@ MODEL: Final[tuple[Resource[Any], ...]] = (
     DISRUPTION_BUDGETS,
     PODS,
 )
-#: What it is made of besides, where it is served.
+#: Further kinds of the model, if they are served.
 DEVICES: Final[tuple[Resource[Any], ...]] = (DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS)

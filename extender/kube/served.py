@@ -1,4 +1,4 @@
-"""Which of the kinds that a cluster may lack it serves."""
+"""Which optional kinds a cluster serves."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def served_devices(client: Client) -> tuple[Resource[Any], ...]:
-    """`DEVICES`, or nothing before Kubernetes 1.34 and where dynamic resource allocation is off.
+    """`DEVICES`, or nothing before Kubernetes 1.34 or without dynamic resource allocation.
 
     Returns once the API server answers.
     """

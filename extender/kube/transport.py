@@ -1,8 +1,8 @@
 """Requests to one API server: a deadline for each, safe retries, the write fence, and metrics.
 
-Retries happen only where they cannot do harm: reads, requests that the server says it did not
-execute (429), and one more try after a 401 with credentials read again. Every other write is the
-caller's to repeat, since after a broken connection only the caller can find out what happened.
+Only harmless retries are made: of reads, of requests that the server did not execute (429), and
+once after a 401, with credentials read again. Any other write must be repeated by the caller: after
+a broken connection only the caller can find out what happened.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ JSON: Final = "application/json"
 DEADLINE_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 3.0
 MAX_TRIES: Final = 4
-#: Writes in flight at once; more only lengthens the API server's own queues. Each has a connection,
-#: with 256 KiB for TLS that stay as long as it.
+#: Writes in flight; more would only lengthen the API server's queues. Each has a connection, which
+#: keeps 256 KiB for TLS.
 MAX_WRITES: Final = 48
-#: The largest object that is decoded. etcd stores 1.5 MiB; as JSON that becomes up to 9 MiB, since
-#: `<` is written as six bytes, and decoding those takes 20 ms. What is larger is skipped.
+#: The largest object that is decoded; larger ones are skipped. etcd stores 1.5 MiB, which is up to
+#: 9 MiB as JSON, because `<` becomes six bytes; decoding that takes 20 ms.
 MAX_OBJECT_BYTES: Final = 64 * 2**20
-#: Answers above this size are read a few at a time, so that memory stays bounded.
+#: Only a few answers above this size are read at a time, to bound memory.
 LARGE_BODY_BYTES: Final = 2**20
 MAX_LARGE_BODIES: Final = 4
-#: What is kept of an answer or a line that is too large: the metadata comes first.
+#: How much is kept of an answer or a line that is too large: the metadata comes first.
 HEAD_BYTES: Final = 2**16
 
-#: What reading an answer raises when the connection or what came over it is broken. aiohttp's
-#: parser has errors that are no ClientError.
+#: Exceptions of reading an answer when the connection or its data is broken. Some errors of
+#: aiohttp's parser are no ClientError.
 _BROKEN: Final = (
     aiohttp.ClientError,
     HttpProcessingError,
@@ -77,9 +77,8 @@ _RETRIES = Counter("ballast_kube_retries_total", "Requests sent again.", ["metho
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `path` starts with a slash; `about` names the resource in metrics.
-
-    A subresource is named with it, as in `pods/status`.
+    """One request. `path` starts with a slash; `about` names the resource in metrics, with the
+    subresource, as in `pods/status`.
     """
 
     method: str
@@ -89,9 +88,9 @@ class Call:
     body: object = None
     content_type: str = JSON
     deadline_s: float = DEADLINE_S
-    #: A larger answer is not read to its end: TooLarge is raised.
+    #: A larger answer is not read to the end: TooLarge is raised.
     max_bytes: int = MAX_OBJECT_BYTES
-    #: Fenced writes ask `Client.before_write` and wait for one of `MAX_WRITES` places.
+    #: Fenced writes call `Client.before_write` and wait for one of `MAX_WRITES` slots.
     is_fenced: bool = True
 
     @property
@@ -104,28 +103,28 @@ class Call:
 
 
 class Transport:
-    """A pool of connections and the rules by which requests are sent over it."""
+    """A connection pool and the rules for sending requests over it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._budget = RetryBudget()
-        self._write_places = asyncio.Semaphore(MAX_WRITES)
-        self._large_places = asyncio.Semaphore(MAX_LARGE_BODIES)
-        #: Called right before each fenced write is sent, and again before it is repeated; what it
-        #: raises stops the write. The leader's fence (`Leadership.check`) goes here.
+        self._write_slots = asyncio.Semaphore(MAX_WRITES)
+        self._large_slots = asyncio.Semaphore(MAX_LARGE_BODIES)
+        #: Called right before each fenced write is sent or repeated; an exception stops the write.
+        #: The leader's fence (`Leadership.check`) goes here.
         self.before_write: Callable[[], None] | None = None
 
     async def close(self) -> None:
-        """Closes the connections; requests under way fail."""
+        """Close the connections; requests in flight fail."""
         await self._connection.close()
 
     async def send(self, call: Call) -> bytes:
         """The body of the answer. `call.deadline_s` covers waiting, credentials and retries."""
-        place: AbstractAsyncContextManager[object] = nullcontext()
+        slot: AbstractAsyncContextManager[object] = nullcontext()
         if call.is_write and call.is_fenced:
-            place = self._write_places
+            slot = self._write_slots
         try:
-            async with asyncio.timeout(call.deadline_s) as timeout, place:
+            async with asyncio.timeout(call.deadline_s) as timeout, slot:
                 return await self._try(call, timeout.when() or 0.0)
         except TimeoutError as error:
             raise Unavailable(f"{call}: no answer within {call.deadline_s:g} s") from error
@@ -135,9 +134,9 @@ class Transport:
     ) -> AsyncGenerator[bytes | bytearray | CutLine, None]:
         """Each whole line of a streamed answer, until the server ends it.
 
-        Of a line above `call.max_bytes` only the head is kept. Raises Unavailable when the
-        connection breaks or is silent for `read_timeout_s`; its status is 200 where the server had
-        accepted the request.
+        Only the head is kept of a line above `call.max_bytes`. Raises Unavailable if the connection
+        breaks or is silent for `read_timeout_s`; its status is 200 if the server had accepted the
+        request.
         """
         generation = self._connection.generation
         limits = aiohttp.ClientTimeout(
@@ -160,12 +159,12 @@ class Transport:
             raise
         except _BROKEN as error:
             self._note_broken(error)
-            raise Unavailable(f"{call}: {_said(error)}", status=code) from error
+            raise Unavailable(f"{call}: {_text_of(error)}", status=code) from error
         finally:
             _REQUESTS.labels("WATCH", call.about, code).inc()
 
     async def _try(self, call: Call, deadline: float) -> bytes:
-        """Sends `call`; once more with credentials read again if the first were refused."""
+        """Send `call`; once more with credentials read again if the first were refused."""
         generation = self._connection.generation
         try:
             return await self._repeat(call, deadline)
@@ -174,7 +173,7 @@ class Transport:
             return await self._repeat(call, deadline)
 
     async def _repeat(self, call: Call, deadline: float) -> bytes:
-        """Sends `call` until it has an answer that repeating would not better."""
+        """Send `call` until a retry is not allowed or would not help."""
         clock = asyncio.get_running_loop().time
         backoff = Backoff(cap_s=2.0)
         n_tries = 0
@@ -192,7 +191,7 @@ class Transport:
             await asyncio.sleep(wait_s)
 
     async def _once(self, call: Call) -> bytes:
-        # A read that hears nothing for half its time is repeated: the connection may be dead.
+        # A read without data for half its deadline is repeated: the connection may be dead.
         limits = aiohttp.ClientTimeout(
             total=call.deadline_s,
             sock_connect=CONNECT_TIMEOUT_S,
@@ -206,7 +205,7 @@ class Transport:
                     code = response.status
             except _BROKEN as error:
                 self._note_broken(error)
-                raise Unavailable(f"{call}: {_said(error)}") from error
+                raise Unavailable(f"{call}: {_text_of(error)}") from error
             finally:
                 _REQUESTS.labels(call.method, call.about, code).inc()
         if code >= 300:
@@ -229,7 +228,7 @@ class Transport:
                 break
         else:
             return bytes(body)
-        async with self._large_places:
+        async with self._large_slots:
             async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > call.max_bytes:
@@ -238,7 +237,7 @@ class Transport:
             return bytes(body)
 
     async def _open(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Sends the request and waits for the answer's head."""
+        """Send the request and wait for the head of the answer."""
         headers = await self._connection.headers()
         data = None
         if call.body is not None:
@@ -261,7 +260,7 @@ class Transport:
 
 
 def _retry_delay_s(call: Call, error: KubeError, backoff: Backoff) -> float | None:
-    """Seconds to wait before `call` may be sent again, or None if it must not be."""
+    """Seconds to wait before `call` may be sent again; None if it must not be."""
     if isinstance(error, Throttled):
         if DISRUPTION_BUDGET in error.causes:
             return None
@@ -274,5 +273,5 @@ def _error_of(response: aiohttp.ClientResponse, body: bytes, call: Call) -> Kube
     return error_of_response(response.status, body, str(call), retry_after)
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

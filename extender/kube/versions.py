@@ -1,8 +1,7 @@
-"""The resource versions of one kind that were seen, by which a store is noticed that went back in
-time: it was restored from a backup.
+"""The resource versions seen of one kind, which reveal a store that was restored from a backup.
 
-An API server may lag behind what was seen, too; a list is a quorum read, so one that lags for long
-shows a restored store.
+An API server may also lag behind what was seen. But a list is a quorum read, so a list that lags
+for long means a restored store.
 """
 
 import asyncio
@@ -17,10 +16,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Versions:
-    """`current` is where a watch may go on: up to there all changes were delivered.
+    """`current` is where a watch may continue: all changes up to it were delivered.
 
-    `stale_s`: a list older than what was seen is refused for so long. `ends_on_restore`: a store
-    that went back in time raises Restored; otherwise the list is taken as the truth.
+    `stale_s`: how long a list older than what was seen is refused. `ends_on_restore`: raise
+    Restored for a store that went back in time, instead of taking the list as the truth.
     """
 
     def __init__(self, plural: str, *, stale_s: float, ends_on_restore: bool) -> None:
@@ -40,7 +39,7 @@ class Versions:
         return 0 < _number(version) <= _number(self.current)
 
     def take_list(self, version: str) -> None:
-        """Raises Unavailable for a list older than what was seen: a lagging server sent it."""
+        """Raise Unavailable for a list older than what was seen: its server lags."""
         if self.is_behind(version):
             now = asyncio.get_running_loop().time()
             if self._stale_since is None:
@@ -56,10 +55,10 @@ class Versions:
     def check_listed(
         self, identity: Identity | ObjectMeta, delivered: tuple[str, str] | None
     ) -> None:
-        """Notice an object of a list that the watch should have told of long ago.
+        """Notice a listed object that the watch should have delivered long ago.
 
-        All changes up to `current` were delivered. So an object of a list is as it was delivered
-        (UID and version), or newer than that; anything else is from an earlier time.
+        All changes up to `current` were delivered. So a listed object is the delivered one (UID and
+        version) or newer than `current`; anything else is from an earlier time.
         """
         version = identity.resource_version
         is_new = _number(version) > _number(self.current)
@@ -71,7 +70,7 @@ class Versions:
             self._take_as_restored(f"list of {self._plural}: {have}")
 
     def advance(self, version: str) -> None:
-        """A watch is at this version; raises Expired if a newer one was seen."""
+        """Note a version from a watch; raises Expired if a newer one was seen."""
         if self.is_behind(version):
             message = f"watch of {self._plural}: {version} after {self._newest}"
             raise Expired(message, reason="StaleWatch")
@@ -82,10 +81,10 @@ class Versions:
         if self._ends_on_restore:
             raise Restored(f"the cluster's store went back in time: {message}")
         _log.warning("the cluster's store went back in time", error=message)
-        # The list is the truth now, and no comparison with what was seen before holds.
+        # The list is the truth now, and comparisons with earlier versions are meaningless.
         self._newest, self.current, self._stale_since = 0, "", None
 
 
 def _number(version: str) -> int:
-    """A resourceVersion as a number; 0, which compares as oldest, where it is none."""
+    """A resourceVersion as a number; 0, the oldest, if it is none."""
     return int(version) if version.isascii() and version.isdigit() else 0

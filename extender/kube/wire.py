@@ -1,7 +1,7 @@
-"""Bytes of lists and watches to projections; one bad object never hides the others.
+"""Decodes lists and watches into projections, so that one bad object never hides the others.
 
-An object that does not decode (a poison object: written by a newer version, or by hand past the
-schema) is logged, counted and left out, but its identity is kept, so that it does not look deleted.
+An object that does not decode (a poison object: written by a newer version, or by hand against the
+schema) is logged, counted and skipped, but its identity is kept, so that it does not look deleted.
 """
 
 import re
@@ -27,7 +27,7 @@ _SKIPPED = Counter(
 
 
 class Identity(Struct, rename="camel", gc=False):
-    """What tells one object from another, and one version of it from the next."""
+    """The name, UID and version of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -36,7 +36,7 @@ class Identity(Struct, rename="camel", gc=False):
 
 
 class Anonymous(Struct, gc=False):
-    """Any object, of which only the identity is read."""
+    """An object of which only the identity is decoded."""
 
     metadata: Identity = field(default_factory=Identity)
 
@@ -74,14 +74,14 @@ class _RawListing(Struct):
     items: list[Raw] | None = None
 
 
-#: What decoding raises for bytes that are no object of the kind: text that is no UTF-8, or nested
-#: beyond the stack, is no msgspec error.
+#: Exceptions of decoding bytes that are no object of the kind. Invalid UTF-8 and too deep nesting
+#: are not msgspec errors.
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LINE = msgspec.json.Decoder(WatchLine)
 _ANONYMOUS = msgspec.json.Decoder(Anonymous)
 _RAW_LISTING = msgspec.json.Decoder(_RawListing)
 
-#: How the API server begins objects of its own kinds: in the order of their fields.
+#: How the API server begins objects of its own kinds, in the order of their fields.
 _HEAD_TYPE: Final = re.compile(rb'\{"type":"([A-Z]+)","object":\{')
 _HEAD_LIST: Final = re.compile(
     rb'"metadata":\{"resourceVersion":"([0-9]+)"(?:,"continue":"([^"\\]*)")?'
@@ -112,7 +112,7 @@ def decode_object(resource: Resource[T], body: bytes | Raw) -> T:
 
 
 def decode_identity(resource: Resource[Any], body: bytes | Raw) -> Identity:
-    """The identity of the object in `body`, however odd the rest of it; raises Undecodable."""
+    """The identity of the object in `body`, even if the rest is malformed; raises Undecodable."""
     try:
         return _ANONYMOUS.decode(body).metadata
     except _BROKEN as error:
@@ -128,7 +128,7 @@ def decode_line(resource: Resource[Any], line: bytes | bytearray) -> WatchLine:
 
 
 def read_cut_line(resource: Resource[Any], head: bytes) -> tuple[str, Identity]:
-    """The type and the object's identity of a watch line of which only the head was kept."""
+    """The type and the object's identity in a watch line of which only the head was kept."""
     kind = _HEAD_TYPE.match(head)
     if kind is None:
         raise Undecodable(f"watch of {resource.plural}: a line that is too long to be kept")
@@ -150,18 +150,18 @@ def _skip_large(resource: Resource[Any], head: bytes) -> Identity:
         raise Undecodable(f"{resource.plural}: an object that is too large to be kept")
     name, namespace, uid, version = ((part or b"").decode() for part in found.groups())
     identity = Identity(name, namespace, uid, version)
-    _tell_skipped(resource, identity, "it is too large to be decoded")
+    _report_skipped(resource, identity, "it is too large to be decoded")
     return identity
 
 
 def skip(resource: Resource[Any], body: bytes | Raw, error: Undecodable) -> Identity:
-    """Logs and counts a poison object; returns its identity, or raises Undecodable."""
+    """Log and count a poison object; returns its identity, or raises Undecodable."""
     identity = decode_identity(resource, body)
-    _tell_skipped(resource, identity, error.message)
+    _report_skipped(resource, identity, error.message)
     return identity
 
 
-def _tell_skipped(resource: Resource[Any], identity: Identity, error: str) -> None:
+def _report_skipped(resource: Resource[Any], identity: Identity, error: str) -> None:
     _SKIPPED.labels(resource.plural).inc()
     _log.error(
         "skipped an object that does not decode",
