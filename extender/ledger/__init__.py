@@ -1,5 +1,5 @@
-"""The ledger: rows of GpuNodes, each one pod's hold on cards of one node.
+"""The ledger: rows of GpuNodes, each of which holds cards of one node for one pod.
 
-`rows` says what may be written, without I/O; `writer` writes it by compare-and-swap.
+`rows` decides without I/O what may be written; `writer` writes it by compare-and-swap.
 docs/ledger.md is the protocol.
 """

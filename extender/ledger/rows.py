@@ -1,12 +1,12 @@
-"""What may be written into a ledger: algebra on the rows of one GpuNode, without I/O.
+"""The rules for rows of one GpuNode, without I/O.
 
 The rule (A1): on every card, reserved and bound rows together hold at most 1000 milli and the MiB
-of the card. A new reservation also leaves room for what others have nominated; nominated rows may
-overlap rows of victims that still leave, but not each other. Rows that are there are never judged
-again, so that a card that shrank or fell ill can still be emptied.
+of the card. A new reservation must also fit beside the nominated rows of other pods. Nominated rows
+may overlap the rows of victims that are still terminating, but not each other. Existing rows are
+never checked again, so that a card that shrank or became unhealthy can still be drained.
 
-Pods without a row hold whole cards of unknown index (`GpuNode.n_foreign`), or shares of certain
-cards. A row that would be the first on a card leaves that many cards without a row.
+Pods without a row hold whole cards of unknown index (`GpuNode.n_foreign`), or shares of known
+cards. A row may be the first on a card only if that leaves enough cards without a row for them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +25,10 @@ RowIdentity = tuple[str, int, int]
 
 @dataclass(slots=True)
 class NodeBatch:
-    """Everything to be changed on one node by one write. `adds` are (change, row), in order.
+    """All changes of one node in one write. `adds` are (change, row), in order.
 
-    Rows with an identity in `frees` go before anything is added; rows of UIDs in `bound` become
-    `bound`. A pod's newer row is never freed in place of the one that was meant.
+    Rows with an identity in `frees` are removed first; rows of UIDs in `bound` become `bound`. The
+    identity protects a pod's newer row from being freed by mistake.
     """
 
     frees: set[RowIdentity] = field(default_factory=set)
@@ -38,10 +38,10 @@ class NodeBatch:
 
 @dataclass(slots=True, frozen=True)
 class Settled:
-    """The node's rows after a batch. None of a refused change's rows are among them.
+    """The node's rows after a batch, without any row of a refused change.
 
-    `replaced` is, by change and UID, the row that stood where one was added; None for an empty
-    place. Rows that were there already are not in it: there is nothing to take back.
+    `replaced` is, by change and UID, the row that an added row replaced, None if there was none.
+    Rows that existed unchanged are not in it, because there is nothing to undo.
     """
 
     rows: Rows
@@ -50,7 +50,7 @@ class Settled:
 
 
 def settle(gpu_node: GpuNode, batch: NodeBatch) -> Settled:
-    """What `batch` makes of the node's rows. Doing it twice changes nothing more."""
+    """The node's rows after `batch`. Idempotent."""
     rows = _free(gpu_node.spec.rows, batch)
     rows = tuple(
         replace(row, state="bound") if row.uid in batch.bound and row.state == "reserved" else row
@@ -75,7 +75,7 @@ def settle(gpu_node: GpuNode, batch: NodeBatch) -> Settled:
 
 
 def add_rows(gpu_node: GpuNode, rows: Iterable[Row]) -> Rows | Refused:
-    """The node's rows with `rows` among them, or why one of them may not be there."""
+    """The node's rows with `rows` added, or why one of them is refused."""
     after: Rows | Refused = tuple(gpu_node.spec.rows)
     for row in rows:
         if isinstance(after, Refused):
@@ -85,14 +85,14 @@ def add_rows(gpu_node: GpuNode, rows: Iterable[Row]) -> Rows | Refused:
 
 
 def add_row(gpu_node: GpuNode, rows: Rows, row: Row) -> Rows | Refused:
-    """`rows` with `row` among them if they are all of the node, or why it may not be there.
+    """`rows`, which are all of the node's, with `row` added, or why it is refused.
 
     A row replaces its pod's nominated row, or, from a newer plan, its pod's reserved row on the
-    same cards. A row that is there already, bound by now or not, stays as it is.
+    same cards. A row that exists already, even if bound since, is not changed.
     """
     node, devices = gpu_node.metadata.name, gpu_node.status.devices
     own = row_of(rows, row.uid)
-    if own is not None and _is_kept(own, row):
+    if own is not None and _satisfies(own, row):
         return rows
     refused = _refuse_shape(node, devices, row)
     if refused is None and own is not None:
@@ -110,7 +110,7 @@ def add_row(gpu_node: GpuNode, rows: Rows, row: Row) -> Rows | Refused:
 
 
 def restore_rows(rows: Rows, added: Iterable[Row], before: Mapping[str, Row | None]) -> Rows:
-    """`rows` with each of `added` that is still there as it was written put back to `before`."""
+    """`rows` after undoing `added`: each that is unchanged since is replaced by its `before`."""
     back = {row.uid: row for row in added if row.uid in before}
     put: list[Row] = []
     for row in rows:
@@ -127,7 +127,7 @@ def row_of(rows: Iterable[Row], uid: str) -> Row | None:
 
 
 def overbooked(gpu_node: GpuNode) -> list[str]:
-    """Where the rows of the node break A1, one sentence each; empty on a sound ledger."""
+    """Where the rows of the node break A1, one sentence each; empty for a valid ledger."""
     devices = {device.index: device for device in gpu_node.status.devices}
     firm = [row for row in gpu_node.spec.rows if row.state != "nominated"]
     found = []
@@ -146,24 +146,24 @@ def overbooked(gpu_node: GpuNode) -> list[str]:
 
 
 def _free(rows: Iterable[Row], batch: NodeBatch) -> Rows:
-    """The rows without those to be freed; a row that would be added again as it is stays."""
+    """The rows without freed ones; a freed row that is added again unchanged stays."""
     added = {row.uid: row for _, row in batch.adds}
     return tuple(
         row
         for row in rows
-        if row.identity not in batch.frees or (row.uid in added and _is_kept(row, added[row.uid]))
+        if row.identity not in batch.frees or (row.uid in added and _satisfies(row, added[row.uid]))
     )
 
 
-def _is_kept(own: Row, row: Row) -> bool:
-    """Whether `own` already is what `row` asks for. A bound row is more than a reserved one."""
+def _satisfies(own: Row, row: Row) -> bool:
+    """Whether `own` already satisfies `row`; a bound row also satisfies a reserved one."""
     if own.state != row.state and not (own.state == "bound" and row.state == "reserved"):
         return False
     return replace(row, state=own.state, reserved_at=own.reserved_at) == own
 
 
 def _refuse_shape(node: str, devices: Sequence[Device], row: Row) -> Refused | None:
-    """Cards must be named, once each, exist and be healthy; a row may have instances instead."""
+    """Refuse a row with missing, duplicate or unhealthy cards; MIG instances need no card."""
     indexes = [card.index for card in row.cards]
     if (not indexes and not row.counted) or len(set(indexes)) != len(indexes):
         detail = f"{_pod(row)}: row names cards {indexes} of {node}: each once, and at least one"
@@ -178,7 +178,7 @@ def _refuse_shape(node: str, devices: Sequence[Device], row: Row) -> Refused | N
 
 
 def _refuse_change(node: str, own: Row, row: Row) -> Refused | None:
-    """A pod's row moves from nominated to reserved to bound, and never to an older plan's."""
+    """A pod's row goes from nominated to reserved to bound, and never back to an older plan."""
     if own.epoch > row.epoch:
         detail = f"{_pod(row)}: {node} has its row of plan {own.epoch}, newer than {row.epoch}"
         return Refused(Reason.PLANNED_ELSEWHERE, detail)
@@ -191,8 +191,9 @@ def _refuse_change(node: str, own: Row, row: Row) -> Refused | None:
 
 
 def _refuse_space(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
-    """Every card must have room beside the rows that count against this one, and beside the shares
-    of pods without a row; a bound pod has its cards already."""
+    """Refuse a row that does not fit on its cards beside the rows that count against it and the
+    shares of pods without a row. Such shares do not count against a bound pod, which runs already.
+    """
     others = [other for other in rows if other.uid != row.uid]
     firm = [other for other in others if other.state != "nominated"]
     held_place = row_of(rows, row.uid)
@@ -217,9 +218,9 @@ def _refuse_space(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
 
 
 def _refuse_crowding(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
-    """As many cards as pods without a row hold must be left without one.
+    """Refuse a row that leaves too few cards without a row for pods that have none.
 
-    A bound pod has its cards already, and a card that others share already is not one more.
+    A bound pod has its cards already, and a card that has other rows already costs no further card.
     """
     if row.state == "bound":
         return None
@@ -244,7 +245,7 @@ def _refuse_crowding(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
 
 
 def _had_nominated(own: Row | None, card: CardShare) -> bool:
-    """Whether the pod held this much of the card for itself while victims left."""
+    """Whether the pod's own row already held this much of the card, while victims terminated."""
     return own is not None and any(
         held.index == card.index and held.milli >= card.milli and held.memory_mib >= card.memory_mib
         for held in own.cards
@@ -252,7 +253,7 @@ def _had_nominated(own: Row | None, card: CardShare) -> bool:
 
 
 def held_on(index: int, rows: Iterable[Row], shares: Iterable[CardShare] = ()) -> tuple[int, int]:
-    """Milli and MiB that `rows` hold of one card, and the shares besides."""
+    """Milli and MiB that `rows` and `shares` hold of one card."""
     milli = mib = 0
     for card in (*(card for row in rows for card in row.cards), *shares):
         if card.index == index:

@@ -1,8 +1,8 @@
-"""Which card a share that a claim asks for is on: what the extender writes into a row before bind.
+"""Moves the row of a claimed share to the card of its allocation, just before the bind.
 
-kube-scheduler allocates such a share on the planned node, and picks the first card that has the
-memory. Pods that are released together may so get one another's cards. The row of the pod that is
-bound takes the card of its allocation; rows whose pods are yet to be allocated make room.
+kube-scheduler allocates such a share on the planned node, on the first card with enough memory. So
+pods that are released together may get each other's cards. The row of the pod that is bound moves
+to the card of its allocation; rows of pods that are not yet allocated make room.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,10 +16,10 @@ from extender.ledger.rows import Rows, held_on, row_of
 
 
 def seat(gpu_node: GpuNode, uid: str, epoch: int, allocated: Collection[str]) -> Rows | Refused:
-    """The node's rows with the row of the pod `uid` and plan `epoch` on the card that is allocated
-    to its claim, or why that can't be. `allocated` are names of devices (`Device.device`).
+    """The node's rows with the row of pod `uid` and plan `epoch` on the card allocated to its
+    claim, or why that is refused. `allocated` are device names (`Device.device`).
 
-    The sums of every card stay within the card. Doing it twice changes nothing more.
+    The sums of every card stay within the card. Idempotent.
     """
     rows, devices = tuple(gpu_node.spec.rows), gpu_node.status.devices
     own = row_of(rows, uid)
@@ -35,25 +35,25 @@ def seat(gpu_node: GpuNode, uid: str, epoch: int, allocated: Collection[str]) ->
     if card.health != "Healthy":
         return Refused(Reason.CARD_UNHEALTHY, f"{pod}: {card.device} is unhealthy")
     others = [row for row in rows if row.state != "nominated" and row.uid != uid]
-    loose = [row for row in others if _is_loose(row, card.index)]
-    fixed = [row for row in others if row not in loose]
-    seated = _on(own, card, fixed)
-    placed = _place_again(loose, devices, [*fixed, seated])
+    movable = [row for row in others if _is_movable(row, card.index)]
+    fixed = [row for row in others if row not in movable]
+    seated = _moved_to(own, card, fixed)
+    placed = _place_movable(movable, devices, [*fixed, seated])
     if placed is None or not _has_room(card, placed):
         return Refused(Reason.CARDS_BUSY, f"{pod}: rows of other pods hold {card.device}")
     after = {row.uid: row for row in placed}
     return tuple(after.get(row.uid, row) for row in rows)
 
 
-def _is_loose(row: Row, index: int) -> bool:
-    """Whether the row is on the card, and nothing is allocated to its pod as far as it says."""
+def _is_movable(row: Row, index: int) -> bool:
+    """Whether the row is on this card only by plan: its pod has no recorded allocation."""
     is_planned = row.state == "reserved" and row.epoch > 0 and not row.device
     return is_planned and [card.index for card in row.cards] == [index]
 
 
-def _on(own: Row, card: Device, fixed: Sequence[Row]) -> Row:
-    """The row on the card. kube-scheduler counts memory alone, so milli, which are rounded up, are
-    at most what the card has left."""
+def _moved_to(own: Row, card: Device, fixed: Sequence[Row]) -> Row:
+    """The row on the card. Milli are rounded up, but kube-scheduler counts only memory, so they are
+    limited to what the card has free."""
     (share,) = own.cards
     left = MILLI_PER_GPU - held_on(card.index, fixed)[0]
     milli = min(share_milli(share.memory_mib, card.memory_mib), left)
@@ -61,12 +61,12 @@ def _on(own: Row, card: Device, fixed: Sequence[Row]) -> Row:
     return replace(own, cards=[moved], device=card.device)
 
 
-def _place_again(
-    loose: Sequence[Row], devices: Sequence[Device], placed: list[Row]
+def _place_movable(
+    movable: Sequence[Row], devices: Sequence[Device], placed: list[Row]
 ) -> list[Row] | None:
-    """`placed` and the loose rows, each where it is or else on the first card with room; None where
-    one finds none."""
-    for row in sorted(loose, key=lambda each: (-each.cards[0].memory_mib, each.uid)):
+    """`placed` and the movable rows, each on its own card if it fits there, else on the first card
+    where it fits; None if one fits on none."""
+    for row in sorted(movable, key=lambda each: (-each.cards[0].memory_mib, each.uid)):
         (share,) = row.cards
         for device in sorted(devices, key=lambda each: (each.index != share.index, each.index)):
             moved = replace(row, cards=[replace(share, index=device.index)])

@@ -1,8 +1,8 @@
 """Writes the ledger: rows of GpuNodes, by compare-and-swap, one write per node and batch.
 
-A stale view or a second writer costs a conflict and a second read, never a double booking:
-`extender.ledger.rows` judges what is written against the very version that it replaces. If the
-answer to a write is lost, the node is read again. Whatever cannot be settled is left in the ledger,
+A stale view or a second writer costs a conflict and another read, never a double booking:
+`extender.ledger.rows` checks each write against the exact version that it replaces. If the answer
+to a write is lost, the node is read again. What can't be completed or undone stays in the ledger,
 and `ClusterState.unfinished()` finds it.
 """
 
@@ -32,18 +32,18 @@ from extender.kube.errors import (
 from extender.kube.resources import GPU_NODES
 from extender.ledger.rows import NodeBatch, restore_rows, settle
 
-#: With n writers on one node, the unluckiest needs about n tries; more than this means a storm.
+#: With n writers on one node, the slowest needs about n tries; more than this is a storm.
 _MAX_TRIES: Final = 20
-#: Answers lost, or none given, before a node is given up; each may have cost the client's deadline.
+#: Lost answers before a node is given up; each may have cost the client's deadline.
 _MAX_LOST: Final = 4
 _BASE_S: Final = 0.01
 _CAP_S: Final = 0.25
 
-#: One empty entry empties `managedFields`, and the API server then no longer records which writer
-#: set which field: nothing applies a GpuNode, and the record costs it 2.8 of 6.3 ms of CPU a write.
+#: One empty entry clears `managedFields`, so the API server stops recording which writer set which
+#: field. Nobody applies a GpuNode, and the record costs 2.8 of the 6.3 ms of CPU of each write.
 _UNTRACKED: Final[tuple[dict[str, object]]] = ({},)
 
-#: What a node's rows shall be, given what they are; called again when the node has changed.
+#: The node's new rows, given its current version; called again if the node has changed.
 Edit = Callable[[GpuNode], Sequence[Row] | Refused]
 
 _WRITES = Counter("ballast_ledger_writes_total", "Rows of a node written by compare-and-swap.")
@@ -55,11 +55,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class RowChange:
-    """One thing to do. Its `rows`, by node, land on all their nodes or on none.
+    """One change. Its `rows`, by node, are written on all their nodes or on none.
 
-    `frees` are rows by node that go (if they are still those), `bound` the UIDs by node of rows
-    that become bound; both are facts already and happen whatever becomes of `rows`. `key` tells
-    changes of one commit apart.
+    `frees` are rows by node to remove (if unchanged), `bound` are UIDs by node of rows to mark as
+    bound; both are facts, and are written even if `rows` are refused. `key` is unique in a commit.
     """
 
     key: str
@@ -70,10 +69,10 @@ class RowChange:
 
 @dataclass(slots=True)
 class CommitOutcome:
-    """What became of a commit; a change that is in none of the maps is in the ledger as a whole.
+    """The result of a commit; a change that is in none of the maps was written in full.
 
-    `refused` and `failed` (the API server could not be reached, or would not) are by change: none
-    of their rows are in the ledger, save of those in `leftover`, which could not be taken back.
+    `refused` and `failed` (the API server did not answer, or returned an error) are by change: none
+    of their rows are in the ledger, unless `leftover` has the change, which could not be undone.
     `written` is the newest version of every node that was written or read.
     """
 
@@ -84,7 +83,7 @@ class CommitOutcome:
 
 
 class Ledger:
-    """The one writer of rows in this process. `known` gives a node as the watch last told it."""
+    """The only writer of rows in this process. `known` returns a node as the watch last had it."""
 
     def __init__(
         self, client: Client, known: Callable[[str], GpuNode | None], *, base_s: float = _BASE_S
@@ -95,10 +94,10 @@ class Ledger:
         self._seen: dict[str, GpuNode] = {}
 
     async def change(self, node: str, edit: Edit) -> GpuNode | Refused:
-        """The node after `edit` has been written, or why `edit` refused it as it is live.
+        """The node after `edit` was written, or why `edit` refused its live version.
 
-        Nothing is written where `edit` changes nothing. `edit` must give the same for what it gave
-        itself, since after a lost answer it may see its own rows. Raises KubeError.
+        If `edit` changes nothing, nothing is written. `edit` must be idempotent, because after a
+        lost answer it may see its own rows. Raises KubeError.
         """
         current, is_live = self._newest(node), False
         backoff = Backoff(self._base_s, _CAP_S)
@@ -121,7 +120,7 @@ class Ledger:
                 failure, current = error, None
                 _CONFLICTS.inc()
             except (Throttled, Unavailable, Undecodable) as error:
-                # The write may have landed all the same: the live read tells.
+                # The write may have succeeded; the live read tells.
                 failure, current = error, None
                 n_lost += 1
                 if n_lost == _MAX_LOST:
@@ -130,10 +129,10 @@ class Ledger:
         raise failure or Conflict(f"{node}: its rows changed at every one of {_MAX_TRIES} tries")
 
     async def commit(self, changes: Sequence[RowChange]) -> CommitOutcome:
-        """Do all `changes`, with one write per node; what lands only in part is taken back.
+        """Write all `changes`, one write per node; undo those that were written only in part.
 
-        Doing it again on what it has made writes nothing. Raises NotLeading at once when this
-        process may not write any more; then nothing is taken back.
+        Repeating a commit writes nothing. Raises NotLeading at once if this process may no longer
+        write; then nothing is undone.
         """
         writes = _split(changes)
         errors = await self._write_all(writes)
@@ -152,7 +151,7 @@ class Ledger:
     # -- one node ----------------------------------------------------------------------------
 
     def _newest(self, node: str) -> GpuNode | None:
-        """The newest version we have: what we wrote or read last, until the watch is past it."""
+        """The newest version we have: our last write or read, until the watch is past it."""
         known, seen = self._known(node), self._seen.get(node)
         if seen is None or known is None:
             return known
@@ -167,7 +166,7 @@ class Ledger:
 
     async def _write(self, current: GpuNode, rows: Sequence[Row]) -> GpuNode:
         node = current.metadata.name
-        # Never before an earlier change, whatever the clocks of the writers say.
+        # Never earlier than the last change, whatever the writers' clocks say.
         changed_at = max(int(time.time()), current.spec.changed_at)
         patch = {
             "metadata": {
@@ -183,7 +182,7 @@ class Ledger:
     # -- many nodes --------------------------------------------------------------------------
 
     async def _write_all(self, writes: "Mapping[str, _NodeWrite]") -> dict[str, KubeError]:
-        """Write every node at once; the error of each that failed."""
+        """Write every node in parallel; returns the errors by node."""
         outcomes = await asyncio.gather(
             *(self.change(node, write.edit) for node, write in writes.items()),
             return_exceptions=True,
@@ -202,7 +201,7 @@ class Ledger:
     async def _take_back(
         self, writes: "Mapping[str, _NodeWrite]", lost: Collection[str]
     ) -> set[str]:
-        """Put back what `lost` changes replaced, node by node; returns those that may be left."""
+        """Undo the `lost` changes, node by node; returns those that may remain."""
         undos = {node: _Undo(write, lost) for node, write in writes.items()}
         undos = {node: undo for node, undo in undos.items() if undo.changes}
         if not undos:
@@ -231,13 +230,13 @@ class Ledger:
 
 
 class _NodeWrite:
-    """The part of a commit that is about one node, and what came of it at the last try."""
+    """The part of a commit for one node, and the result of its last try."""
 
     def __init__(self) -> None:
         self.batch = NodeBatch()
         self.changes: dict[str, None] = {}
         self.refused: dict[str, Refused] = {}
-        # Kept over tries: after a lost answer, rows that were added look as if they had been there.
+        # Kept over tries: after a lost answer, added rows look as if they existed before.
         self.replaced: dict[str, dict[str, Row | None]] = {}
 
     def edit(self, current: GpuNode) -> Sequence[Row]:
@@ -248,13 +247,13 @@ class _NodeWrite:
         return settled.rows
 
     def refuse_all(self, refused: Refused) -> None:
-        """The node has no ledger: nothing can be added, and nothing is there to be changed."""
+        """Refuse all changes: the node has no ledger, so no row was added or replaced."""
         self.refused = {change: refused for change, _ in self.batch.adds}
         self.replaced = {}
 
 
 class _Undo:
-    """What has to be put back on one node for changes that were lost elsewhere."""
+    """What to undo on one node for changes that failed on another."""
 
     def __init__(self, write: _NodeWrite, lost: Collection[str]) -> None:
         self.changes = {key for key in lost if write.replaced.get(key)}
@@ -268,7 +267,7 @@ class _Undo:
 
 
 def _split(changes: Iterable[RowChange]) -> dict[str, _NodeWrite]:
-    """What to do on each node."""
+    """The changes by node."""
     writes: dict[str, _NodeWrite] = {}
 
     def on(node: str, change: RowChange) -> NodeBatch:
@@ -287,7 +286,7 @@ def _split(changes: Iterable[RowChange]) -> dict[str, _NodeWrite]:
 
 
 def _same_rows(rows: Sequence[Row], others: Sequence[Row]) -> bool:
-    """Whether both say the same of every pod, in whatever order."""
+    """Whether both hold the same rows, in any order."""
     return len(rows) == len(others) and {r.uid: r for r in rows} == {r.uid: r for r in others}
 
 
