@@ -1,1 +1,1 @@
-"""`ballast serve`: the four verbs of a kube-scheduler extender, and how they are listened to."""
+"""`ballast serve`: the four verbs of a kube-scheduler extender, and the server for them."""

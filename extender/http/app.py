@@ -1,7 +1,7 @@
-"""The HTTP surface: four verbs by POST, health and metrics by GET.
+"""The HTTP interface: four verbs by POST, health and metrics by GET.
 
-Every body is refused or decoded before anything is decided. kube-scheduler reads nothing but the
-code of an answer that is not 200; the text helps people to try the verbs by hand.
+Every body is decoded or refused before any decision. kube-scheduler reads only the code of an
+answer other than 200; the text is for people who try the verbs by hand.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_app(verbs: Verbs) -> web.Application:
-    """The whole surface: verbs, health, metrics."""
+    """The whole interface: verbs, health, metrics."""
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_explain_errors])
     bodies = BodyReader()
     app.router.add_post("/filter", _handler("filter", verbs.filter, verbs, bodies))
@@ -36,27 +36,27 @@ def build_app(verbs: Verbs) -> web.Application:
 
 
 class Observed(Protocol):
-    """A program's work, as health and metrics see it."""
+    """A program as seen by its health and metrics endpoints."""
 
     @property
     def is_ready(self) -> bool:
         """Whether its caches are filled."""
 
     def note_sizes(self) -> None:
-        """Bring gauges of its size up to date, if it has any, before metrics are shown."""
+        """Update its size gauges, if any, before metrics are shown."""
         return
 
 
 def _answers() -> bool:
-    """A program that answers is alive."""
+    """The default liveness: a program that answers is alive."""
     return True
 
 
 def build_observation_app(
     observed: Observed, is_alive: Callable[[], bool] = _answers
 ) -> web.Application:
-    """Health and metrics alone, for a port of their own. Where the program is not `is_alive`,
-    `/healthz` says so with a 503, and its kubelet starts it again."""
+    """Only health and metrics, for a separate port. If the program is not `is_alive`, `/healthz`
+    answers 503, so that kubelet restarts it."""
     app = web.Application(middlewares=[_explain_errors])
     _add_observation(app, observed, is_alive)
     return app
@@ -77,7 +77,7 @@ def _add_observation(
 
     async def show_metrics(_request: web.Request) -> web.Response:
         verbs.note_sizes()
-        # In a thread: with a thousand projects it takes a good part of a second.
+        # In a thread, because with a thousand projects it takes a good part of a second.
         body = await asyncio.to_thread(generate_latest)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
 
@@ -121,7 +121,7 @@ def _handler(
 
 @web.middleware
 async def _explain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error becomes JSON {"Error": text}; what is not expected is logged and becomes 500."""
+    """Answer every error as JSON {"Error": text}; log an unexpected one and answer 500."""
     try:
         return await handler(request)
     except web.HTTPRequestEntityTooLarge:

@@ -1,13 +1,13 @@
-"""bind: one Binding per pod, by UID, however often and from whichever client it is asked for.
+"""bind: one Binding per pod UID, however often and by whichever client it is requested.
 
 A Binding carries the pod's UID and the resourceVersion on which it was decided, so it fails if the
-pod has changed since: a new plan, a row about to be freed, a deletion. After a failure or a missing
-answer, a live read of the pod decides, and the Binding is tried once more from there.
+pod has changed since: a new plan, a row about to be freed, a deletion. After a failure or a lost
+answer, the pod is read live, and the Binding is tried once more from there.
 
-A planned pod's row is only looked up, save where a claim gives it a share of a card: then the card
-is written into it. A direct pod's row is written here, before the Binding; rows are never freed
-here. Why a row that was once seen is enough: the controller frees the row of an
-unbound pod only after a patch of the pod, which moves its resourceVersion on.
+A planned pod's row is only looked up, unless a claim gives the pod a share of a card: then the card
+is written into the row. A direct pod's row is written here, before the Binding. Rows are never
+freed here. A row seen once is enough, because the controller frees the row of an unbound pod only
+after a patch of the pod, which changes its resourceVersion.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from extender.http.wire import BadBodyError, ExtenderBindingArgs
 from extender.kube.client import Client
 from extender.kube.errors import Conflict, KubeError, NotFound, Unavailable
 
-#: kube-scheduler waits 5 s by default (httpTimeout); an answer after that is lost.
+#: kube-scheduler waits 5 s by default (httpTimeout); a later answer is lost.
 DEADLINE_S: Final = 4.0
 
 _log = structlog.get_logger(__name__)
 
 
 class Obstacle(StrEnum):
-    """Why a pod was not bound, besides the closed reasons of `extender.api.reasons`."""
+    """Why a pod was not bound, besides the closed list of `extender.api.reasons`."""
 
     POD_GONE = "PodGone"
     POD_REPLACED = "PodReplaced"
@@ -70,7 +70,7 @@ _TEXTS: Final[dict[Obstacle, str]] = {
     Obstacle.API_AWAY: "the API server did not answer or refused us",
     Obstacle.TOO_LATE: "the binding was not done in time",
 }
-#: Not decisions about the pod: the next attempt may well succeed.
+#: Not decisions about the pod: the next attempt may succeed.
 _UNDECIDED: Final = (Obstacle.POD_CHANGED, Obstacle.API_AWAY, Obstacle.TOO_LATE)
 
 
@@ -80,19 +80,19 @@ class Bound(str):
     __slots__ = ()
 
 
-CameTo = Bound | Reason | Obstacle
+Conclusion = Bound | Reason | Obstacle
 
 
 @dataclass(slots=True, frozen=True)
 class BindOutcome:
-    """What bind came to; `error` is the text for kube-scheduler, empty when the pod is bound."""
+    """The result of a bind; `error` is the text for kube-scheduler, empty if the pod is bound."""
 
     error: str
     result: Result
 
 
 class Binder:
-    """The verb bind. One call per UID runs at a time; others of the same UID wait for it."""
+    """The verb bind. Only one call per UID runs at a time; others of that UID wait."""
 
     def __init__(
         self,
@@ -110,30 +110,30 @@ class Binder:
         self._placer = placer
         self._seater = seater
         self._turns = KeyedLocks()
-        #: The binds under way.
+        #: Binds in flight.
         self.room = Room()
         #: Seconds for the whole call.
         self.deadline_s = DEADLINE_S
 
     async def bind(self, args: ExtenderBindingArgs) -> BindOutcome:
-        """Binds the pod or says why not; raises BadBodyError for names that cannot be names."""
+        """Bind the pod or say why not; raises BadBodyError for invalid names."""
         _check_names(args)
         started, way = time.perf_counter(), "unknown"
-        came_to: CameTo
+        conclusion: Conclusion
         try:
             with self.room.taken():
                 async with asyncio.timeout(self.deadline_s), self._turns.of(args.pod_uid):
-                    way, came_to = await self._decide(args)
+                    way, conclusion = await self._decide(args)
         except TimeoutError:
-            came_to = Obstacle.TOO_LATE
+            conclusion = Obstacle.TOO_LATE
         except KubeError as error:
-            came_to = Obstacle.API_AWAY
+            conclusion = Obstacle.API_AWAY
             _log.warning("a request for a binding failed", uid=args.pod_uid, error=error.message)
-        return _conclude(args, way, came_to, time.perf_counter() - started)
+        return _conclude(args, way, conclusion, time.perf_counter() - started)
 
-    async def _decide(self, args: ExtenderBindingArgs) -> tuple[str, CameTo]:
-        """The pod's way, and where it is bound now or why it is not."""
-        # What filter saw is enough for a planned pod only: what that one may do is in its row.
+    async def _decide(self, args: ExtenderBindingArgs) -> tuple[str, Conclusion]:
+        """How the pod was planned (`Way`), and where it is bound or why it is not."""
+        # The remembered claim is enough only for a planned pod, whose row states what it may use.
         claim: PodClaim | Bound | Obstacle | None = self._memory.claim_of(args.pod_uid)
         if not isinstance(claim, PodClaim) or not _is_planned_as(claim, args):
             claim = await self._read(args)
@@ -152,7 +152,7 @@ class Binder:
         return way, Obstacle.POD_CHANGED if isinstance(claim, PodClaim) else claim
 
     async def _read(self, args: ExtenderBindingArgs) -> PodClaim | Bound | Obstacle:
-        """The pod's claim as it is now, or why there is nothing left to do."""
+        """The pod's claim as it is now, or why nothing is left to do."""
         pod = await self._live.read_pod(args.pod_namespace, args.pod_name)
         if pod is None:
             return Obstacle.POD_GONE
@@ -167,7 +167,7 @@ class Binder:
         return claim
 
     async def _secure(self, claim: PodClaim, node: str) -> tuple[CardShare, ...] | Reason:
-        """The cards that the ledger holds for the pod on `node`, after this call if not before."""
+        """The cards that the ledger holds for the pod on `node`; reserves them if needed."""
         if claim.way == "plain":
             return ()
         if claim.way == "direct":
@@ -186,7 +186,7 @@ class Binder:
         return await self._seater.seat(claim, claim.plan) if is_share else tuple(row.cards)
 
     async def _send(self, claim: PodClaim, node: str, cards: tuple[CardShare, ...]) -> bool:
-        """Whether the Binding landed; False where only a live read can tell."""
+        """Whether the Binding succeeded; False if only a live read can tell."""
         facts = claim.facts
         try:
             await self._client.bind(
@@ -204,12 +204,12 @@ class Binder:
 
 
 def write_cards(cards: Iterable[CardShare]) -> str:
-    """Cards as the annotation has them: `<index>:<milli>:<MiB>`, comma separated."""
+    """Cards as in the annotation: `<index>:<milli>:<MiB>`, comma separated."""
     return ",".join(f"{card.index}:{card.milli}:{card.memory_mib}" for card in cards)
 
 
 def _check_names(args: ExtenderBindingArgs) -> None:
-    """Nothing but names goes into a path of the API; raises BadBodyError."""
+    """Raise BadBodyError unless all are valid names, because they become part of API paths."""
     for key, value, is_valid, accepted in (
         ("PodName", args.pod_name, is_dns_subdomain, "an RFC 1123 subdomain"),
         ("PodNamespace", args.pod_namespace, is_dns_label, "an RFC 1123 label"),
@@ -230,8 +230,10 @@ def _compare(node: str, wanted: str) -> Bound | Obstacle:
     return Bound(node) if node == wanted else Obstacle.BOUND_ELSEWHERE
 
 
-def _conclude(args: ExtenderBindingArgs, way: str, came_to: CameTo, took_s: float) -> BindOutcome:
-    """Counts and logs the decision, and puts it into words."""
+def _conclude(
+    args: ExtenderBindingArgs, way: str, conclusion: Conclusion, took_s: float
+) -> BindOutcome:
+    """Count and log the decision, and put it into words."""
     facts = {
         "pod": f"{args.pod_namespace}/{args.pod_name}",
         "uid": args.pod_uid,
@@ -239,13 +241,13 @@ def _conclude(args: ExtenderBindingArgs, way: str, came_to: CameTo, took_s: floa
         "way": way,
         "took_ms": round(took_s * 1000, 1),
     }
-    if isinstance(came_to, Bound):
+    if isinstance(conclusion, Bound):
         metrics.BINDS.labels(way, Reason.SCHEDULED).inc()
         _log.info("bound a pod", **facts)
         return BindOutcome("", "ok")
-    metrics.BINDS.labels(way, came_to).inc()
-    _log.info("did not bind a pod", reason=str(came_to), **facts)
-    if isinstance(came_to, Reason):
-        return BindOutcome(sentence(came_to), "refused")
-    error = f"{came_to}: {_TEXTS[came_to]}"
-    return BindOutcome(error, "failed" if came_to in _UNDECIDED else "refused")
+    metrics.BINDS.labels(way, conclusion).inc()
+    _log.info("did not bind a pod", reason=str(conclusion), **facts)
+    if isinstance(conclusion, Reason):
+        return BindOutcome(sentence(conclusion), "refused")
+    error = f"{conclusion}: {_TEXTS[conclusion]}"
+    return BindOutcome(error, "failed" if conclusion in _UNDECIDED else "refused")

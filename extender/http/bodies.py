@@ -1,8 +1,8 @@
-"""Reading request bodies within a bound on the memory of all bodies being read at one time.
+"""Reads request bodies, with a bound on the memory of all bodies read at one time.
 
-Short bodies are read as they arrive. A longer one first reserves its declared length from a budget
-and waits, until its deadline, while the budget is used up. Very long bodies have a budget of their
-own, so that they delay no call of ordinary length.
+Short bodies are read as they arrive. A longer one first reserves its declared length from a budget,
+and waits for it until its deadline. Very long bodies have a separate budget, so that they do not
+delay calls of ordinary length.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from aiohttp import hdrs, web
 MAX_BODY_BYTES: Final = 8 * 2**20
 SHORT_BODY_BYTES: Final = 32 * 2**10
 ORDINARY_BODY_BYTES: Final = 2**20
-#: For all bodies of one kind at one time.
+#: The budget for all bodies of one kind.
 ROOM_BYTES: Final = 2 * MAX_BODY_BYTES
-#: A body that drips in slower than this is given up; kube-scheduler's own timeout is 5 s.
+#: A body that takes longer is given up; kube-scheduler's own timeout is 5 s.
 BODY_TIMEOUT_S: Final = 5.0
 JSON: Final = "application/json"
 
 
 class _Room:
-    """A budget of bytes; a reader that finds too few waits, in no particular order."""
+    """A budget of bytes; a reader that needs more than is left waits, in no particular order."""
 
     def __init__(self) -> None:
         self._left = ROOM_BYTES
@@ -47,7 +47,7 @@ class BodyReader:
         self._ordinary, self._long = _Room(), _Room()
 
     async def read(self, request: web.Request) -> bytes:
-        """The body, or the HTTP error that says why it is not read."""
+        """The body; raises the HTTP error that says why it is not read."""
         if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
             raise web.HTTPUnsupportedMediaType(
                 text="compressed bodies are not read; send plain JSON"

@@ -1,7 +1,7 @@
-"""The extender's small model: GPU nodes with their rows, node pools and queues, and no pods.
+"""The extender's small model: GPU nodes with their rows, node pools and queues, but no pods.
 
-One door for mutation, `Book.apply(event)`; everything else reads. A GpuNode that was read or
-written here may be newer than what the watch delivers next, so older versions are passed over.
+`Book.apply(event)` is the only way to change it. A GpuNode that was read or written here may be
+newer than the watch's next event, so older versions are ignored.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from extender.state.model import department_queue
 from extender.state.nodes import CardTable, RowIndex
 from extender.state.queues import Queues
 
-#: What must be listed once before any verb is answered.
+#: Kinds that must be listed once before any verb is answered.
 WATCHED: Final = (GpuNode, GpuNodePool, GpuProject, GpuDepartment)
 
 
 class NodeClass(NamedTuple):
-    """What a refusal that is not about free cards depends on; nodes share a handful of these."""
+    """What decides refusals that are not about free cards; all nodes share a few of these."""
 
     pool: str
     card_mib: int
@@ -30,7 +30,7 @@ class NodeClass(NamedTuple):
 
 
 class Book:
-    """GPU nodes, rows by pod UID, use by project and pool, and the figures it is judged by."""
+    """GPU nodes, rows by pod UID, use by project and pool, and the queues' figures."""
 
     def __init__(self) -> None:
         self.cards = CardTable()
@@ -41,9 +41,9 @@ class Book:
         self._nodes: dict[str, GpuNode] = {}
         self._rows = RowIndex()
         self._pool_of: dict[str, str] = {}
-        #: Milli-GPU that rows hold, nominated ones too, by project and pool.
+        #: Milli-GPU held by rows, including nominated ones, by project and pool.
         self._uses: Counter[tuple[str, str]] = Counter()
-        #: The same of rows that are being written.
+        #: The same for rows that are being written.
         self._promised: Counter[tuple[str, str]] = Counter()
         self._fair_shares: dict[str, dict[str, int]] = {}
         self._projects_of: dict[str, set[str]] = {}
@@ -63,15 +63,15 @@ class Book:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all kinds have been listed completely once."""
+        """Whether the initial lists of all kinds have been delivered."""
         return self._synced.issuperset(WATCHED)
 
     def __len__(self) -> int:
-        """GPU nodes known."""
+        """The number of known GPU nodes."""
         return len(self._nodes)
 
     def apply(self, event: Event) -> None:
-        """Take one event of a reflector, or an object that was just read or written."""
+        """Apply an event of a reflector, or an object that was just read or written."""
         match event:
             case Synced(kind=kind):
                 self._synced.add(kind)
@@ -80,14 +80,14 @@ class Book:
             case Removed(kind=kind):
                 self._drop[kind](event)
 
-    # -- what is read ---------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------
 
     def node(self, name: str) -> GpuNode | None:
         """The node's ledger as last seen, or None."""
         return self._nodes.get(name)
 
     def pool_of(self, node: str) -> str:
-        """The node's pool; the empty string for a node that has no GpuNode."""
+        """The node's pool; empty for a node without GpuNode."""
         return self._pool_of.get(node, "")
 
     def rows_of(self, uid: str) -> Mapping[str, Row]:
@@ -99,12 +99,12 @@ class Book:
         return self._rows.held_of(uid).get(node)
 
     def use_of(self, project: str, pool: str) -> int:
-        """Milli-GPU that the project holds in the pool, by rows and by promises."""
+        """Milli-GPU that the project holds in the pool, by rows and by rows being written."""
         key = project, pool
         return self._uses[key] + self._promised[key]
 
     def department_of(self, project: str) -> str:
-        """The project's department; empty where it names one that does not exist."""
+        """The project's department; empty if it names none that exists."""
         known = self.queues.projects.get(project)
         name = known.spec.department if known else ""
         return name if name in self.queues.departments else ""
@@ -115,7 +115,7 @@ class Book:
 
     @contextmanager
     def promised(self, project: str, pool: str, milli: int) -> Iterator[None]:
-        """Counts `milli` as the project's while its row is being written."""
+        """Count `milli` for the project while its row is being written."""
         self._promised[project, pool] += milli
         try:
             yield
@@ -123,18 +123,18 @@ class Book:
             self._promised[project, pool] -= milli
 
     def fair_share_of(self, queue: str, pool: str) -> int:
-        """The milli-GPU last published for the queue in the pool; 0 when none are."""
+        """The fair share last published for the queue in the pool, in milli-GPU; 0 if none."""
         return self._fair_shares.get(queue, {}).get(pool, 0)
 
     def is_healthy(self, node: str, row: Row) -> bool:
-        """Whether every card of the row is there and healthy."""
+        """Whether every card of the row exists and is healthy."""
         known = self._nodes.get(node)
         if known is None:
             return False
         healthy = {d.index for d in known.status.devices if d.health == "Healthy"}
         return all(card.index in healthy for card in row.cards)
 
-    # -- how it is kept -------------------------------------------------------------------------
+    # -- changes --------------------------------------------------------------------------------
 
     def _set_project(self, project: GpuProject) -> None:
         name = project.metadata.name
@@ -203,7 +203,7 @@ class Book:
             self._uses[row.project, pool] += sign * row.milli
 
     def _count_again(self) -> None:
-        """Match nodes with pools anew. Costs all rows; node pools change rarely."""
+        """Assign all nodes to pools again. Costs all rows; node pools change rarely."""
         self._uses.clear()
         for name, node in self._nodes.items():
             self._pool_of[name] = self._find_pool(node)

@@ -1,7 +1,7 @@
-"""What the extender reads of one pod, and its short memory of it between filter and bind.
+"""What the extender reads of one pod, and remembers of it from filter to bind.
 
-The memory is only a shortcut: it saves bind a read of the pod. It is bounded, may be empty (after a
-restart, or when another replica answered filter), and nothing is decided by what it lacks.
+The memory only saves bind a read of the pod. It is bounded, and may be empty (after a restart, or
+if another replica answered filter); no decision depends on a missing entry.
 """
 
 import re
@@ -22,26 +22,25 @@ _DNS_SUBDOMAIN: Final = re.compile(
 _UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}", re.ASCII)
 _EPOCH: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
-#: Pods remembered: twice the largest burst we plan for; about 1 KiB each.
+#: Pods remembered: twice the largest burst we plan for, about 1 KiB each.
 REMEMBERED_PODS: Final = 20_000
 
 #: `planned` was released by the controller; `direct` is placed by the extender; `plain` has no GPU;
-#: `withheld` is none of these and is bound nowhere: it waits for a plan, as pods of groups and
-#: pods with a revoked plan do.
+#: `withheld` waits for a plan and is bound nowhere, as pods of groups and with a revoked plan do.
 Way = Literal["planned", "direct", "plain", "withheld"]
 
 
 class RowName(Struct, frozen=True, gc=False):
-    """A row as a pod's plan names it."""
+    """The row that a pod's plan names."""
 
     node: str
     epoch: int
 
 
 class PodClaim(Struct, frozen=True, gc=False, kw_only=True):
-    """One pod at one resourceVersion, as far as the extender decides by it.
+    """The fields of one pod, at one resourceVersion, that the extender decides by.
 
-    `plan` names the row the controller made. A pod without a plan after a revoked one is
+    `plan` names the row that the controller made. A pod without a new plan after a revoked one is
     withheld, so a row that the controller is about to free is never bound.
     """
 
@@ -56,12 +55,12 @@ class PodClaim(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def demand(self) -> Demand:
-        """What the pod asks for."""
+        """The pod's requests."""
         return self.facts.demand
 
     @property
     def is_preemptible(self) -> bool:
-        """Whether the pod may be evicted for others."""
+        """Whether the pod may be evicted for other pods."""
         return names.is_preemptible(self.facts.priority, self.facts.preemptibility)
 
     @property
@@ -71,22 +70,22 @@ class PodClaim(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def is_dns_label(text: str) -> bool:
-    """Whether `text` may be a namespace's name (RFC 1123 label)."""
+    """Whether `text` can be the name of a namespace (RFC 1123 label)."""
     return _DNS_LABEL.fullmatch(text) is not None
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """Whether `text` may be a pod's or node's name (RFC 1123 subdomain)."""
+    """Whether `text` can be the name of a pod or node (RFC 1123 subdomain)."""
     return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_uid(text: str) -> bool:
-    """Whether `text` may be a UID: of an API server a UUID, of a static pod a hash."""
+    """Whether `text` can be a UID: a UUID from the API server, or the hash of a static pod."""
     return _UID.fullmatch(text) is not None
 
 
 def read_claim(pod: Pod) -> PodClaim:
-    """What `pod` claims. Never raises: what is not understood is a `problem` of its facts."""
+    """The claim of `pod`. Never raises: what is not understood is a `problem` of its facts."""
     facts = read_facts(pod, read_demand(pod))
     plan = _read_plan(facts.plan)
     return PodClaim(
@@ -97,14 +96,14 @@ def read_claim(pod: Pod) -> PodClaim:
 
 
 class ClaimMemory:
-    """The latest claim of each of the last pods asked about."""
+    """The latest claims of the pods in recent filter calls."""
 
     def __init__(self, limit: int = REMEMBERED_PODS) -> None:
         self._limit = limit
         self._claims: OrderedDict[str, PodClaim] = OrderedDict()
 
     def remember(self, claim: PodClaim) -> None:
-        """Keep `claim` as the latest of its UID; the oldest one goes when there are too many."""
+        """Keep `claim` as the latest of its UID; if there are too many, drop the oldest."""
         if claim.uid:
             self._claims.pop(claim.uid, None)
             self._claims[claim.uid] = claim
@@ -112,7 +111,7 @@ class ClaimMemory:
                 self._claims.popitem(last=False)
 
     def forget(self, uid: str) -> None:
-        """The pod is bound: what it may do is no longer in its claim."""
+        """The pod is bound, so its claim is outdated."""
         self._claims.pop(uid, None)
 
     def claim_of(self, uid: str) -> PodClaim | None:
@@ -136,7 +135,7 @@ def _way_of(facts: PodFacts, plan: RowName | None) -> Way:
 
 
 def _read_plan(text: str) -> RowName | None:
-    """`<epoch> <node>`; None when it is not that."""
+    """`<epoch> <node>`; None if it is not in this form."""
     epoch, _, node = text.partition(" ")
     if not _EPOCH.fullmatch(epoch) or not is_dns_subdomain(node):
         return None

@@ -1,11 +1,11 @@
-"""Rows of direct pods: pods that no controller planned, so the extender gives them their cards.
+"""Rows of direct pods, which no controller planned: the extender picks their cards.
 
-The row is written by compare-and-swap before the Binding. That is safe in both cases: a row that is
-new in the ledger cannot have been chosen to be freed before; and a row that a live read shows
-belongs to a pod that was never planned, and the controller frees no such row.
+The row is written by compare-and-swap before the Binding. Both cases are safe: a new row cannot
+have been chosen before to be freed; and a row that a live read finds belongs to a pod that was
+never planned, and the controller frees no such row.
 
-Binds to a node that arrive while its rows are being written wait, and the next write holds all of
-them: a node costs one write at a time, however many pods kube-scheduler sends to it at once.
+Binds to a node that arrive while its rows are being written wait, and the next write has all of
+them. So a node costs one write at a time, however many pods kube-scheduler sends to it at once.
 """
 
 import time
@@ -32,13 +32,13 @@ from extender.state.model import PlacementRule
 
 Cards = tuple[CardShare, ...]
 
-#: For a pod with a row: nothing is added, so no project is needed.
+#: For a pod that has a row: nothing is added, so no project is needed.
 NO_PROJECT: Final = ""
 
 
 @dataclass(slots=True, eq=False)
 class RowRequest:
-    """A pod that wants a row on a node, and what came of it once `outcome` is set.
+    """A pod that requests a row on a node; `outcome` is set once that is decided.
 
     `promise` counts the need for the project until the row does.
     """
@@ -50,7 +50,7 @@ class RowRequest:
 
 
 class DirectPlacer:
-    """Reserves cards for direct pods on the node kube-scheduler chose."""
+    """Reserves cards for direct pods on the node that kube-scheduler chose."""
 
     def __init__(
         self,
@@ -69,24 +69,24 @@ class DirectPlacer:
     async def reserve(self, claim: PodClaim, node: str) -> Cards | Reason:
         """The cards that the ledger holds for the pod on `node`, or why it gets none.
 
-        `claim` must be of a live read, made after any earlier attempt for this pod.
+        `claim` must come from a live read after any earlier attempt for this pod.
         """
         for held_on, held in self._book.rows_of(claim.uid).items():
             if held_on != node and held.state != "nominated":
                 return Reason.PLANNED_ELSEWHERE
         if self._book.node(node) is None:
             await self._live.read_node(node)
-        wish = RowRequest(claim)
+        request = RowRequest(claim)
         if self._book.row(claim.uid, node) is None:
-            refused = self._admit(wish, node)
+            refused = self._admit(request, node)
             if refused is not None:
                 return refused
-        with wish.promise:
-            return await self._grant(wish, node)
+        with request.promise:
+            return await self._grant(request, node)
 
-    def _admit(self, wish: RowRequest, node: str) -> Reason | None:
-        """Finds the pod's project and promises it the need, or says why it gets nothing here."""
-        claim, ix = wish.claim, self._book.cards.ix.get(node)
+    def _admit(self, request: RowRequest, node: str) -> Reason | None:
+        """Find the pod's project and count the need for it, or say why the pod is refused."""
+        claim, ix = request.claim, self._book.cards.ix.get(node)
         if ix is None:
             return Reason.UNKNOWN_NODE
         pools = pools_for(self._book, claim)
@@ -99,76 +99,76 @@ class DirectPlacer:
         if isinstance(project, Refused):
             return project.reason
         need = need_milli(claim, self._book.cards.card_mib[ix])
-        # No await from the judgement to the promise, so no two binds both pass on one share.
+        # No await between the check and the promise, so two binds can't use the same share.
         refused = refuse_share(self._book, claim, pool, need)
         if refused is None:
-            wish.promise.enter_context(self._book.promised(project, pool, need))
-            wish.project = project
+            request.promise.enter_context(self._book.promised(project, pool, need))
+            request.project = project
         return refused
 
-    async def _grant(self, wish: RowRequest, node: str) -> Cards | Reason:
-        """What came of the wish, after a write by this call or by one that came before it."""
+    async def _grant(self, request: RowRequest, node: str) -> Cards | Reason:
+        """The outcome of the request, after this call's write or an earlier one."""
         waiting = self._waiting.setdefault(node, [])
-        waiting.append(wish)
+        waiting.append(request)
         try:
             async with self._turns.of(node):
-                if wish.outcome is None:
+                if request.outcome is None:
                     await self._write(node, waiting)
         finally:
-            if wish in waiting:
-                waiting.remove(wish)
+            if request in waiting:
+                waiting.remove(request)
             if not waiting and self._waiting.get(node) is waiting:
                 del self._waiting[node]
-        return wish.outcome or Reason.PLAN_NOT_RESERVED
+        return request.outcome or Reason.PLAN_NOT_RESERVED
 
     async def _write(self, node: str, waiting: list[RowRequest]) -> None:
-        """Settles all wishes that wait for the node with one write; none if that fails."""
-        wishes = list(waiting)
+        """Decide all requests that wait for the node with one write; none if the write fails."""
+        requests = list(waiting)
         view = self._book.queues.pool_views.get(self._book.pool_of(node))
         placement = view.gpu_placement if view else "binpack"
         outcomes: dict[RowRequest, Cards | Reason] = {}
 
         def edit(current: GpuNode) -> Sequence[Row]:
             rows: tuple[Row, ...] = tuple(current.spec.rows)
-            for wish in wishes:
-                rows, outcomes[wish] = self._place(wish, current, rows, placement)
+            for request in requests:
+                rows, outcomes[request] = self._place(request, current, rows, placement)
             return rows
 
         written = await self._ledger.change(node, edit)
-        # No await from here on: rows count in the book from the moment that promises end.
+        # No await from here: the book counts the rows at the moment that the promises end.
         if isinstance(written, Refused):
-            outcomes = dict.fromkeys(wishes, written.reason)
+            outcomes = dict.fromkeys(requests, written.reason)
         else:
             self._book.apply(Upserted(written))
-        for wish, outcome in outcomes.items():
-            wish.outcome = outcome
-            wish.promise.close()
-            if wish in waiting:
-                waiting.remove(wish)
+        for request, outcome in outcomes.items():
+            request.outcome = outcome
+            request.promise.close()
+            if request in waiting:
+                waiting.remove(request)
 
     def _place(
-        self, wish: RowRequest, node: GpuNode, rows: tuple[Row, ...], placement: PlacementRule
+        self, request: RowRequest, node: GpuNode, rows: tuple[Row, ...], placement: PlacementRule
     ) -> tuple[tuple[Row, ...], Cards | Reason]:
-        """`rows` with the pod's among them, and its cards or why it has none."""
-        own = row_of(rows, wish.claim.uid)
+        """`rows` with the pod's row added, and its cards or why it has none."""
+        own = row_of(rows, request.claim.uid)
         if own is not None and own.state != "nominated":
             return rows, tuple(own.cards)
-        if own is not None or wish.project == NO_PROJECT:
+        if own is not None or request.project == NO_PROJECT:
             return rows, Reason.PLAN_NOT_RESERVED
         as_planned = replace(node, spec=GpuNodeSpec(rows=list(rows)))
-        cards = pick_on(as_planned, rows, wish.claim.demand, placement)
+        cards = pick_on(as_planned, rows, request.claim.demand, placement)
         if not cards:
             return rows, Reason.CARDS_BUSY
-        after = add_rows(as_planned, [self._row_of(wish, cards)])
+        after = add_rows(as_planned, [self._row_of(request, cards)])
         return (rows, after.reason) if isinstance(after, Refused) else (after, cards)
 
-    def _row_of(self, wish: RowRequest, cards: Cards) -> Row:
-        claim, facts = wish.claim, wish.claim.facts
+    def _row_of(self, request: RowRequest, cards: Cards) -> Row:
+        claim, facts = request.claim, request.claim.facts
         return Row(
             uid=facts.uid,
             namespace=facts.namespace,
             name=facts.name,
-            project=wish.project,
+            project=request.project,
             group=facts.group,
             cards=list(cards),
             compute_request_milli=guaranteed_milli(facts.compute_request_milli, cards),

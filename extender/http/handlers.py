@@ -1,4 +1,4 @@
-"""The verbs over HTTP: body in, body out. Decisions are in `verbs`, effects in `bind`."""
+"""The verbs over HTTP: body in, body out. `verbs` has the decisions, `bind` the effects."""
 
 import asyncio
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from extender.http.wire import (
 )
 from extender.kube.errors import KubeError
 
-#: kube-scheduler decides one pod at a time: a filter call that waits stops every pod.
+#: kube-scheduler schedules one pod at a time, so a filter call that waits stops every pod.
 LIVE_READ_S: Final = 1.0
 API_AWAY: Final = "the API server did not answer; try again"
 
@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """The JSON to send with code 200, and how it is counted."""
+    """The JSON to send with code 200, and the result to count."""
 
     body: bytes
     result: Result
@@ -55,18 +55,18 @@ class Verbs:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything the verbs look at has been listed once."""
+        """Whether everything that the verbs read has been listed once."""
         return self._book.is_synced
 
     def note_sizes(self) -> None:
-        """Set the gauges."""
+        """Update the gauges."""
         metrics.NODES.set(len(self._book))
         metrics.REMEMBERED.set(len(self._memory))
 
     async def filter(self, body: bytes) -> Answer:
-        """Which of the nodes may be used; see `verbs.filter`. Holds the loop under 5 ms.
+        """Which of the nodes may be used; see `verbs.filter`. Blocks the loop for under 5 ms.
 
-        Waits while too many binds are under way; see `Room`.
+        Waits while too many binds are in flight; see `Room`.
         """
         args = decode(body, ExtenderArgs)
         names, claim = args.names, read_claim(args.pod)
@@ -99,7 +99,7 @@ class Verbs:
         return Answer(encode(ExtenderBindingResult(outcome.error)), outcome.result)
 
     async def _look_for_row(self, claim: PodClaim, names: list[str]) -> None:
-        """Read the planned node once where the book does not know its row yet."""
+        """Read the planned node once if the book does not have its row yet."""
         plan = claim.plan
         if claim.way != "planned" or plan is None or plan.node not in names:
             return

@@ -1,4 +1,4 @@
-"""Reads of single objects from the API server, for what the caches cannot tell."""
+"""Live reads of single objects, for what the caches cannot tell."""
 
 from typing import Final
 
@@ -16,14 +16,14 @@ _CLAIM_READS: Final = LIVE_READS.labels("ResourceClaim")
 
 
 class LiveReader:
-    """The API server's word, where it is asked for. Raises what the client raises but NotFound."""
+    """Reads objects live. Raises the client's errors, except NotFound."""
 
     def __init__(self, client: Client, book: Book) -> None:
         self._client = client
         self._book = book
 
     async def read_node(self, name: str) -> None:
-        """Bring the book's picture of this GpuNode up to date; a missing one stays unknown."""
+        """Update this GpuNode in the book; a missing one stays unknown."""
         _GPU_NODE_READS.inc()
         try:
             node = await self._client.get(GPU_NODES, name)

@@ -1,13 +1,13 @@
-"""What `serve` counts. Labels are closed lists; nothing that a tenant writes becomes one."""
+"""Metrics of `serve`. Label values are closed lists, never text that a tenant writes."""
 
 from typing import Final, Literal
 
 from prometheus_client import Counter, Gauge, Histogram
 
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
-#: `ok` answered with something; `refused` answered that no node, no victim or no binding is
-#: possible; `failed` could not tell (API server away, deadline); `bad_request` was not understood;
-#: `not_ready` came before the caches were filled; `crashed` is a bug.
+#: `ok`: an answer with content; `refused`: no node, victim or binding is possible; `failed`:
+#: undecided (API server down, deadline); `bad_request`: not understood; `not_ready`: before the
+#: caches were filled; `crashed`: a bug.
 Result = Literal["ok", "refused", "failed", "bad_request", "not_ready", "crashed"]
 
 VERBS: Final[tuple[Verb, ...]] = ("filter", "prioritize", "preempt", "bind")

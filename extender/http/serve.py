@@ -1,7 +1,7 @@
 """`ballast serve`: the extender as one process next to kube-scheduler.
 
-It watches GpuNodes, NodePools and Projects and never pods, so it is ready in a second or two; any
-number of replicas may run, since all they share is the ledger.
+It watches GpuNodes, NodePools and Projects but no pods, so it is ready in a second or two. Any
+number of replicas may run, because they share only the ledger.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What the command line says. Empty `kubeconfig`: $KUBECONFIG or the pod's service account.
+    """The command line. Empty `kubeconfig`: $KUBECONFIG or the pod's service account.
 
-    `tls_cert`, `tls_key` and `client_ca` go together and are needed unless `listen` is loopback.
-    `metrics_listen` gives health and metrics a port of their own, without TLS; empty: none.
+    `tls_cert`, `tls_key` and `client_ca` go together, and are required unless `listen` is loopback.
+    `metrics_listen` is a separate port for health and metrics, without TLS; empty: none.
     """
 
     listen: str = "127.0.0.1:8888"
@@ -49,7 +49,7 @@ class ServeOptions:
     metrics_listen: str = ""
 
     def tls_files(self) -> TlsFiles | None:
-        """The TLS files, or None without any; raises ListenError when only some are given."""
+        """The TLS files, or None without any; raises ListenError if only some are given."""
         given = (self.tls_cert, self.tls_key, self.client_ca)
         if not any(given):
             return None
@@ -59,7 +59,7 @@ class ServeOptions:
 
 
 class Extender:
-    """Everything `serve` is made of, on one client."""
+    """All parts of `serve`, on one client."""
 
     def __init__(self, client: Client, options: ServeOptions) -> None:
         address, tls = Address.parse(options.listen), options.tls_files()
@@ -85,16 +85,16 @@ class Extender:
             self._listeners.append(Listener(build_observation_app(self.verbs), observed))
 
     async def wait_listening(self) -> None:
-        """Returns when all addresses are listened on."""
+        """Return when all listeners are open."""
         await self._is_listening.wait()
 
     @property
     def ports(self) -> list[int]:
-        """The ports in use: of the verbs, and of health and metrics where they have their own."""
+        """The ports in use: of the verbs, and of health and metrics if separate."""
         return [listener.port for listener in self._listeners]
 
     async def run(self) -> None:
-        """Watch and answer until cancelled; then finish the calls under way."""
+        """Watch and answer until cancelled; then finish the calls in flight."""
         async with AsyncExitStack() as stack:
             for listener in self._listeners:
                 await stack.enter_async_context(listener)
@@ -109,15 +109,15 @@ class Extender:
         was_synced = self.book.is_synced
         self.book.apply(event)
         if self.book.is_synced and not was_synced:
-            # What was listed stays: the collector need not walk it during a filter call.
+            # The listed objects stay, so the collector need not walk them during a filter call.
             gc.freeze()
             _log.info("caches are filled", gpu_nodes=len(self.book))
 
 
 async def run(options: ServeOptions) -> None:
-    """Serve until cancelled, then finish the binds under way.
+    """Serve until cancelled, then finish the binds in flight.
 
-    Raises ListenError, TlsError or Misconfigured when it cannot start as asked.
+    Raises ListenError, TlsError or Misconfigured if it cannot start with these options.
     """
 
     async def serve() -> None:

@@ -1,4 +1,4 @@
-"""Sockets: plain HTTP on loopback for the side-car, TLS with client certificates anywhere else."""
+"""Listeners: plain HTTP on loopback for the side-car, TLS with client certificates elsewhere."""
 
 import ipaddress
 import ssl
@@ -12,20 +12,20 @@ from extender.connection_limits import ConnectionLimits, listen
 from extender.http.connections import USUAL, NewestConnections
 from extender.http.tls import TlsFiles, follow_files, names_in
 
-#: Above Go's 90 s, so that kube-scheduler never posts on a connection we are closing.
+#: Above Go's 90 s, so that kube-scheduler never posts on a connection that we are closing.
 KEEPALIVE_S: Final = 310.0
-#: For binds under way when we are told to stop; longer than one bind may take.
+#: For binds in flight at shutdown; longer than one bind may take.
 SHUTDOWN_S: Final = 5.0
-#: What is left of a refused body is read for this long before the connection is closed.
+#: How long the rest of a refused body is read before the connection is closed.
 LINGER_S: Final = 1.0
-#: What aiohttp reads ahead on each connection. A filter call over 5,000 names is 160 KB.
+#: Bytes that aiohttp reads ahead on each connection. A filter call over 5,000 names is 160 KB.
 READ_AHEAD: Final = 32 * 2**10
 
 _log = structlog.get_logger(__name__)
 
 
 class ListenError(ValueError):
-    """The address cannot be listened on as asked; the message says what can."""
+    """The address cannot be used; the message says what can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Address:
 
 
 class Listener:
-    """One app on one address, which answers while it is entered. With `tls` only the clients of
-    `allowed` are answered; None: any whose certificate the client CA signed."""
+    """One app on one address, which answers while it is entered. With `tls`, only the clients in
+    `allowed` are answered; None: any client with a certificate signed by the client CA."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port in use, also where 0 was asked for; 0 before."""
+        """The port in use, also if 0 was requested; 0 before it is open."""
         return self.connections.port
 
     async def __aenter__(self) -> Self:
@@ -104,12 +104,12 @@ class Listener:
         return self
 
     async def run(self) -> None:
-        """Follow the certificate files, if there are any; ends by cancellation only where so."""
+        """Follow the certificate files until cancelled; returns at once if there are none."""
         if self._tls is not None:
             await follow_files(self._tls, self.serve)
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop to accept, wait for calls under way, close."""
+        """Stop accepting, wait for calls in flight, and close."""
         await self.connections.close()
         await self._runner.cleanup()
 
@@ -119,7 +119,7 @@ class Listener:
 
 
 def check_reach(address: Address, tls: TlsFiles | None) -> None:
-    """Refuses to answer other hosts without client certificates; raises ListenError."""
+    """Raise ListenError if other hosts could connect without client certificates."""
     if tls is None and not address.is_loopback:
         raise ListenError(
             f"{address.host}:{address.port} can be reached from other hosts: give a serving"

@@ -1,8 +1,8 @@
-"""Shares that claims ask for: the card that kube-scheduler allocated goes into the pod's row.
+"""Shares requested by claims: writes the card that kube-scheduler allocated into the pod's row.
 
 kube-scheduler writes the allocation before it calls bind (plugin dynamicresources, PreBind), so it
-is there to be read. The row is written before the Binding: what the Binding says is what is in the
-ledger, and it does not change once the pod is bound.
+can be read here. The row is written before the Binding, so the Binding and the ledger agree, and
+neither changes once the pod is bound.
 """
 
 from extender.api.events import Upserted
@@ -17,7 +17,7 @@ from extender.ledger.writer import Ledger
 
 
 class ShareSeater:
-    """Writes into the rows of planned pods on which card their claims have a share."""
+    """Writes the allocated card into the rows of planned pods with a claim for a share."""
 
     def __init__(self, book: Book, live: LiveReader, ledger: Ledger) -> None:
         self._book = book
@@ -25,7 +25,7 @@ class ShareSeater:
         self._ledger = ledger
 
     async def seat(self, claim: PodClaim, plan: RowName) -> tuple[CardShare, ...] | Reason:
-        """The cards of the pod's row once it names the card of its allocation; raises KubeError."""
+        """The cards of the pod's row, which now names the allocated card; raises KubeError."""
         pod = await self._live.read_pod(claim.facts.namespace, claim.facts.name)
         if pod is None or pod.metadata.uid != claim.uid:
             return Reason.PLAN_NOT_RESERVED

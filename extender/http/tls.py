@@ -1,6 +1,6 @@
-"""Access to the extender when it listens beyond its own host: TLS with client certificates.
+"""TLS with client certificates, for an extender that listens beyond its own host.
 
-kube-scheduler is identified by its certificate alone, not by a token or an address.
+kube-scheduler is identified only by its certificate, not by a token or an address.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ import structlog
 
 from extender.http.metrics import CERTIFICATES
 
-#: The common name kubeadm and most installers give to kube-scheduler's client certificate.
+#: The common name that kubeadm and most installers give kube-scheduler's client certificate.
 DEFAULT_CLIENTS: Final = ("system:kube-scheduler",)
-#: Certificates are rotated days before they end; half a minute later is soon enough.
+#: Certificates are rotated days before they expire, so half a minute is soon enough.
 POLL_S: Final = 30.0
 
 _log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ class TlsFiles:
     client_ca: str
 
     def context(self) -> ssl.SSLContext:
-        """A context that shows our certificate and insists on a client's; raises TlsError."""
+        """A context that presents our certificate and requires a client's; raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_REQUIRED
@@ -50,7 +50,7 @@ class TlsFiles:
         return context
 
     def stamp(self) -> tuple[object, ...]:
-        """What changes when one of the files does; kubelet swaps a link, so links are followed."""
+        """A value that changes with any file; follows links, because kubelet swaps a link."""
         found: list[object] = []
         for path in (self.certificate, self.key, self.client_ca):
             try:
@@ -65,7 +65,7 @@ class TlsFiles:
 async def follow_files(
     files: TlsFiles, use: Callable[[ssl.SSLContext], Awaitable[None]], poll_s: float = POLL_S
 ) -> NoReturn:
-    """Calls `use` with a new context each time the files changed and can be used."""
+    """Call `use` with a new context whenever the files have changed and can be used."""
     stamp = files.stamp()
     while True:
         await asyncio.sleep(poll_s)
@@ -75,7 +75,7 @@ async def follow_files(
         try:
             context = files.context()
         except TlsError as error:
-            # The other half of a rotation may not be written yet: `stamp` stays, so it is retried.
+            # The rotation may be half written: the stamp stays, so it is retried.
             CERTIFICATES.labels("failed").inc()
             _log.warning("kept the old certificate", error=str(error))
             continue

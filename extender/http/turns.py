@@ -1,4 +1,4 @@
-"""One at a time per key: per pod while it is bound, per node while its rows are written."""
+"""Locks by key: by pod for binds, by node for writes of its rows."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ class KeyedLocks:
 
     @asynccontextmanager
     async def of(self, key: str) -> AsyncIterator[None]:
-        """Holds the key's lock; callers get it in the order they came."""
+        """Hold the key's lock; callers get it in the order of their calls."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._n_users[key] = self._n_users.get(key, 0) + 1
         try:

@@ -1,8 +1,8 @@
 """The extender's wire protocol: what kube-scheduler sends and what it reads back.
 
-Keys are exactly those of k8s.io/kube-scheduler/extender/v1 (PascalCase, because its Go structs
-carry no JSON tags; the core/v1 objects inside are camelCase as everywhere). A field that is null or
-absent is an empty list or map, as in Go. Nothing here decides anything.
+Keys are those of k8s.io/kube-scheduler/extender/v1 (PascalCase, because its Go structs have no JSON
+tags; the core/v1 objects inside are camelCase as usual). As in Go, a null or absent field is an
+empty list or map. Nothing here decides anything.
 """
 
 from typing import Annotated, Any, Final, TypeVar
@@ -12,18 +12,18 @@ from msgspec import Meta, Struct
 
 from extender.api.objects import Pod
 
-#: extenderv1.MaxExtenderPriority; the least is 0.
+#: extenderv1.MaxExtenderPriority; the lowest score is 0.
 MAX_SCORE: Final = 10
 
 _T = TypeVar("_T")
 
 
-#: A node's name in a call: what is longer can't be one, and is not repeated in an answer.
+#: A node's name in a call; longer texts can't be names, and are not repeated in an answer.
 Listed = Annotated[str, Meta(max_length=253)]
 
 
 class ExtenderArgs(Struct, rename="pascal", gc=False):
-    """What filter and prioritize get; `nodes` are whole nodes, which are refused."""
+    """The arguments of filter and prioritize; `nodes` are whole nodes, which are refused."""
 
     pod: Pod
     nodes: object = None
@@ -31,7 +31,7 @@ class ExtenderArgs(Struct, rename="pascal", gc=False):
 
     @property
     def names(self) -> list[str]:
-        """The nodes of the call; raises BadBodyError where they do not come by name."""
+        """The nodes of the call; raises BadBodyError if they are not given by name."""
         if self.nodes is not None:
             raise BadBodyError(
                 "the body is not ExtenderArgs by name: give the extender nodeCacheCapable: true"
@@ -40,7 +40,7 @@ class ExtenderArgs(Struct, rename="pascal", gc=False):
 
 
 class ExtenderFilterResult(Struct, rename="pascal", gc=False):
-    """What filter answers."""
+    """The answer of filter."""
 
     node_names: list[str] = []
     failed_nodes: dict[str, str] = {}
@@ -49,7 +49,7 @@ class ExtenderFilterResult(Struct, rename="pascal", gc=False):
 
 
 class HostPriority(Struct, rename="pascal", gc=False):
-    """One node's score, 0 to 10. prioritize answers a bare list of these."""
+    """One node's score, 0 to 10. prioritize answers a plain list of these."""
 
     host: str
     score: int
@@ -84,7 +84,7 @@ class ExtenderPreemptionResult(Struct, rename="pascal", gc=False):
 
 
 class ExtenderBindingArgs(Struct, rename="pascal", gc=False):
-    """The pod to bind, and where."""
+    """The pod to bind, and its node."""
 
     pod_name: str
     pod_namespace: str
@@ -93,7 +93,7 @@ class ExtenderBindingArgs(Struct, rename="pascal", gc=False):
 
 
 class ExtenderBindingResult(Struct, rename="pascal", gc=False):
-    """Empty means bound."""
+    """The answer of bind; an empty error means bound."""
 
     error: str = ""
 
@@ -106,11 +106,11 @@ _DECODERS: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {
 
 
 class BadBodyError(ValueError):
-    """The body is not what the verb takes; the message says what is expected."""
+    """The body is not what the verb accepts; the message says what is expected."""
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
-    """`body` as one of the argument types; raises BadBodyError, whatever the bytes are.
+    """`body` as one of the argument types; raises BadBodyError for any other bytes.
 
     Costs 0.3 ms for 5,000 node names.
     """

@@ -1,4 +1,4 @@
-"""Whether a queue may take more GPU in a node pool, by what the controller last published."""
+"""Whether a queue may use more GPU in a node pool, by the shares the controller last published."""
 
 import time
 
@@ -11,7 +11,7 @@ from extender.state.model import QueueView, department_queue
 
 
 def need_milli(claim: PodClaim, card_mib: int) -> int:
-    """Milli-GPU the claim takes on a node with cards of `card_mib` MiB."""
+    """Milli-GPU that the claim needs on a node with cards of `card_mib` MiB."""
     demand = claim.demand
     if demand.gpu_memory_mib:
         return demand.devices * share_milli(demand.gpu_memory_mib, card_mib)
@@ -21,11 +21,11 @@ def need_milli(claim: PodClaim, card_mib: int) -> int:
 def refuse_share(
     book: Book, claim: PodClaim, pool: str, need: int, leaving: int = 0
 ) -> Reason | None:
-    """Why the claim's project or its department may not take `need` milli more; None: it may.
+    """Why the claim's project or its department may not use `need` milli more; None if it may.
 
-    A queue may always use its quota: the published share is what its demand was then, and this pod
-    may be new. `leaving` is what victims of the same project give back. A department that does not
-    exist sets no bound.
+    A queue may always use its quota: its published share is limited by an older demand, which may
+    not include this pod. `leaving` is what victims of the same project free. A department that does
+    not exist sets no limit.
     """
     project = book.queues.project_of(claim.facts.namespace, "")
     if isinstance(project, Refused):
@@ -47,7 +47,7 @@ def _refuse_level(
     need: int,
     uses: tuple[int, int],
 ) -> Reason | None:
-    """Why one queue may not take `need` milli more in a pool; `uses` is what it has and gives."""
+    """Why one queue may not use `need` milli more in a pool; `uses` is its use, and `leaving`."""
     (view, pool), (use, leaving) = where, uses
     quota = view.pools.get(pool) if view else None
     quota_milli = quota.gpu.quota if quota else 0
@@ -63,13 +63,13 @@ def _refuse_level(
 
 
 def takes_model(claim: PodClaim, model: str) -> bool:
-    """Whether a card model is among those asked for: any part of its name, in any case."""
+    """Whether the model matches a requested one, which may be any part of its name, in any case."""
     models = claim.facts.constraints.gpu_models
     return not models or any(wanted.lower() in model.lower() for wanted in models)
 
 
 def pools_for(book: Book, claim: PodClaim) -> tuple[str, ...] | Reason:
-    """The node pools the claim may use, or why there are none."""
+    """The node pools that the claim may use, or why there are none."""
     project = book.queues.project_of(claim.facts.namespace, "")
     if isinstance(project, Refused):
         return project.reason

@@ -1,8 +1,8 @@
 """filter: the nodes of a call on which the pod may run, and a constant text for each other node.
 
-kube-scheduler sends a pod back into its queue at once when a text changes between two attempts, so
-texts are the sentences of `extender.api.reasons` and nothing else. A refusal that preemption on
-that node could lift goes to `failed`, any other to `unresolvable`.
+kube-scheduler requeues a pod at once if a text changes between two attempts, so texts are only the
+sentences of `extender.api.reasons`. A refusal that preemption on the node could resolve goes to
+`failed`, any other to `unresolvable`.
 """
 
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes
 from extender.http.verbs.place import find_fitting
 from extender.http.verbs.plan import check_plan
 
-#: No preemption on the node can lift these.
+#: Refusals that preemption on the node can't resolve.
 _UNRESOLVABLE: Final = frozenset({Reason.NO_MATCHING_NODE, Reason.UNKNOWN_PROJECT})
 
 
 @dataclass(slots=True)
 class Verdict:
-    """Nodes that are kept, and the texts of those that are not, by node name."""
+    """The nodes that are kept, and the texts of the others by node name."""
 
     kept: list[str]
     failed: dict[str, str] = field(default_factory=dict)
@@ -49,11 +49,11 @@ def _refuse_all(names: list[str], reason: Reason) -> Verdict:
 
 
 def _keep_planned(book: Book, claim: PodClaim, plan: RowName, names: list[str]) -> Verdict:
-    """Only the planned node, if the ledger says so; preemption can help on no node.
+    """Keep only the planned node, if the ledger has the row; preemption helps on no node.
 
-    If it is kept, the answer does not mention the others: kube-scheduler treats a node that is
-    neither kept nor named as unresolvable, which is right, and 400 KB of unread texts would cost
-    both sides more than the decision.
+    If it is kept, the answer does not list the others. kube-scheduler treats a node that is neither
+    kept nor listed as unresolvable, which is right, and 400 KB of unread texts would cost both
+    sides more than the decision.
     """
     if plan.node not in names:
         return _refuse_all(names, Reason.PLANNED_ELSEWHERE)
@@ -73,7 +73,7 @@ def _keep_fitting(book: Book, claim: PodClaim, names: list[str]) -> Verdict:
     fitting = find_fitting(table, claim.demand)
     refusals = [_refuse_class(book, claim, pools, each) for each in book.classes]
     if not any(refusals):
-        # The common case, without a step per name: all are known, and all fit.
+        # The common case, without a step per name: all nodes are known and all fit.
         ix_of = table.ix.get
         kept = [name for name in names if (ix := ix_of(name)) is not None and fitting[ix]]
         if len(kept) == len(names):
@@ -100,16 +100,16 @@ def _keep_fitting(book: Book, claim: PodClaim, names: list[str]) -> Verdict:
 def _refuse_class(
     book: Book, claim: PodClaim, pools: tuple[str, ...], nodes: NodeClass
 ) -> Reason | None:
-    """Why the claim may use none of these nodes, whatever they have free."""
+    """Why the claim may use none of these nodes, whatever is free on them."""
     if nodes.pool not in pools or not takes_model(claim, nodes.model):
         return Reason.NO_MATCHING_NODE
-    if nodes.card_mib == 0:  # no healthy card, so there is no share of one to judge
+    if nodes.card_mib == 0:  # no healthy card, so the need is unknown
         return None
     return refuse_share(book, claim, nodes.pool, need_milli(claim, nodes.card_mib))
 
 
 def _refuse_left_rows(book: Book, claim: PodClaim, verdict: Verdict) -> None:
-    """Nodes on which a row of the pod is still to be freed are not for it."""
+    """Refuse nodes on which an old row of the pod is still to be freed."""
     for node in book.rows_of(claim.uid):
         if node in verdict.kept:
             verdict.kept.remove(node)

@@ -1,4 +1,4 @@
-"""Which nodes and cards take a demand: the kernels, as the verbs need them."""
+"""Which nodes and cards fit a demand: calls the kernels for the verbs."""
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from extender.kernels import nodes as kernel
 from extender.state.model import PlacementRule
 from extender.state.nodes import CardTable
 
-#: Placement rule -> the kernel's word for it. Fragmentation is judged over all that waits, which
-#: the extender does not see: a direct pod goes where it fills best.
+#: Placement rule -> the kernel's constant. Fragmentation depends on all pending pods, which the
+#: extender does not see, so for `fgd` a direct pod is placed by best fit.
 _RULES: Final[Mapping[PlacementRule, int]] = {
     "binpack": kernel.BINPACK,
     "spread": kernel.SPREAD,
@@ -22,19 +22,19 @@ _RULES: Final[Mapping[PlacementRule, int]] = {
     "best-fit": kernel.BEST_FIT,
     "first-fit": kernel.FIRST_FIT,
 }
-#: What the kernel gives a perfect node.
+#: The kernel's score for a perfect node.
 FULL_SCORE: Final = 1_000_000
 
 
 def find_fitting(table: CardTable, demand: Demand) -> bytearray:
-    """uint8[n]: 1 for each node with room for `demand` on its cards. One pass over all."""
+    """uint8[n]: 1 for each node where `demand` fits on the cards. One pass over all nodes."""
     out = bytearray(len(table))
     kernel.fit_nodes(table, demand, out)
     return out
 
 
 def find_scores(table: CardTable, demand: Demand, placement: PlacementRule) -> Sequence[int]:
-    """int32[n]: 0 to FULL_SCORE for each node with room for `demand` on its cards, else -1."""
+    """int32[n]: 0 to FULL_SCORE for each node where `demand` fits on the cards, else -1."""
     out = array("i", bytes(4 * len(table)))
     kernel.score_nodes(table, demand, _RULES[placement], out)
     return out
@@ -43,7 +43,7 @@ def find_scores(table: CardTable, demand: Demand, placement: PlacementRule) -> S
 def pick_on(
     node: GpuNode, rows: Iterable[Row], demand: Demand, placement: PlacementRule
 ) -> tuple[CardShare, ...]:
-    """The cards that `demand` gets on `node` if `rows` are all its rows; empty if it fits none."""
+    """The cards for `demand` on `node` if `rows` are all its rows; empty if it does not fit."""
     table = CardTable()
     ix = table.set_node(replace(node, spec=GpuNodeSpec(rows=list(rows))))
     chosen = kernel.pick_cards(table, ix, demand, _RULES[placement])

@@ -7,9 +7,9 @@ from extender.http.claim import RowName
 
 
 def check_plan(book: Book, uid: str, plan: RowName) -> Row | Reason:
-    """The row that lets the planned pod be bound to its node, or why it may not be.
+    """The row with which the planned pod may be bound to its node, or why it may not be.
 
-    PLAN_NOT_RESERVED may only mean that the book has not heard of the row yet.
+    PLAN_NOT_RESERVED may only mean that the book does not have the row yet.
     """
     row = book.row(uid, plan.node)
     if row is None or row.epoch != plan.epoch or row.state == "nominated":

@@ -1,7 +1,7 @@
 """preempt: which candidates of in-tree preemption may be used.
 
-In-tree preemption knows priorities and node totals; it knows neither projects, nor which pods may
-be preempted, nor cards. So a candidate is kept whole or dropped, and no victim is ever added.
+In-tree preemption knows priorities and node totals, but neither projects, nor cards, nor which pods
+are preemptible. So each candidate is kept whole or dropped, and no victim is ever added.
 """
 
 from extender.api.kinds import Row
@@ -18,8 +18,8 @@ def keep_candidates(
 ) -> dict[str, MetaVictims]:
     """The candidates on which the pod may preempt every victim and then fits.
 
-    A planned pod has its place and preempts no pod. An empty list of victims (from Kubernetes
-    1.38) is kept where the pod fits as it is.
+    A planned pod has its row and preempts no pod. An empty list of victims (from Kubernetes 1.38)
+    is kept if the pod fits without preemption.
     """
     if claim.way not in ("direct", "plain"):
         return {}
@@ -44,9 +44,9 @@ def _may_take(book: Book, claim: PodClaim, node: str, victims: MetaVictims) -> b
 
 
 def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> bool:
-    """Whether the rows are preemptible ones of the claim's own project, in a pool that preempts.
+    """Whether all rows are preemptible and of the claim's own project, in a pool with preemption.
 
-    Which replicas a floor keeps is decided by the controller, so none of them is preempted here.
+    The controller decides which replicas a floor protects, so no such replica is preempted here.
     """
     project = book.queues.project_of(claim.facts.namespace, "")
     view = book.queues.pool_views.get(pool)
@@ -58,7 +58,7 @@ def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> boo
 
 
 def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bool:
-    """Whether cards and share admit the claim on `node` once `rows` are gone."""
+    """Whether the claim fits on `node`, and within its share, once `rows` are gone."""
     table = book.cards
     ix, pool = table.ix.get(node), book.pool_of(node)
     pools = pools_for(book, claim)

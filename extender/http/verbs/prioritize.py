@@ -1,6 +1,6 @@
-"""prioritize: 0 to 10 per node, by the placement of the node's pool.
+"""prioritize: a score of 0 to 10 per node, by the placement rule of the node's pool.
 
-Only asked for pods without a plan and with more than one node left; advisory by protocol.
+Called only for pods without a plan and with several nodes left; the protocol makes it advisory.
 """
 
 from extender.http.book import Book
@@ -10,7 +10,7 @@ from extender.http.wire import MAX_SCORE, HostPriority
 
 
 def prioritize(book: Book, claim: PodClaim, names: list[str]) -> list[HostPriority]:
-    """A score for each of `names`, in their order; 0 where nothing speaks for the node."""
+    """A score for each of `names`, in their order; 0 for nodes without a preference."""
     if claim.plan is not None:
         best = claim.plan.node
         return [HostPriority(name, MAX_SCORE if name == best else 0) for name in names]
