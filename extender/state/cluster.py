@@ -1,8 +1,8 @@
-"""The model of the cluster, folded from watch events, and the snapshots that decisions read.
+"""The model of the cluster, built from watch events, and the snapshots that decisions read.
 
-Pure: no I/O, no clock. `ClusterState.apply` is the only way in; what is asked for afterwards is
-brought up to date at that moment and costs what changed since it was last asked. Pods and Nodes are
-kept as projections, our own kinds as they are.
+Pure: no I/O, no clock. `ClusterState.apply` is the only entry for events. Derived values are
+updated on reading, at the cost of what changed since. Pods and Nodes are stored as
+projections, objects of our own kinds unchanged.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -52,7 +52,7 @@ from extender.state.workloads.stated import ShortJob
 
 
 class ClusterState:
-    """Everything the controller knows. Not thread-safe; nothing here awaits."""
+    """Everything the controller knows. Not thread-safe; no method awaits."""
 
     def __init__(self) -> None:
         self._queues = Queues()
@@ -105,19 +105,19 @@ class ClusterState:
             ResourceClaim: lambda gone: touch(devices.drop_claim(gone.uid)),
         }
 
-    # -- the only door for changes -----------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one event in; raises KeyError for a kind that is not part of the model.
+        """Apply one event; raises KeyError for a kind that is not part of the model.
 
         Applying an event twice changes nothing. Objects may also come from answers to our own
-        writes, ahead of the watch: an older version of a pod or GpuNode than the one we have, and
-        an object that was seen to go in a later version, are passed over.
+        writes, ahead of the watch. So an older version of a stored pod or GpuNode is ignored, and
+        so is an object that was already deleted in a later version.
         """
         match event:
             case Upserted(obj):
                 meta = obj.metadata
-                if not self._gone.is_passed_over(meta.uid, meta.resource_version):
+                if not self._gone.is_outdated(meta.uid, meta.resource_version):
                     self._put[type(obj)](obj)
             case Removed(kind=kind, uid=uid, version=version):
                 self._gone.add(uid, version)
@@ -126,39 +126,39 @@ class ClusterState:
                 self._synced.add(kind)
 
     def set_past_use(self, past_use: Mapping[str, Mapping[str, Amounts]]) -> None:
-        """What queues used in the past, by queue and node pool, in millionths of the pool's.
+        """Set the decayed past use by queue and node pool, in millionths of the pool's capacity.
 
-        It is worked out by the controller from what decisions have told, and is no object.
+        The controller computes it from its decisions; no object stores it.
         """
         self._queues.past_use = past_use
 
     def set_held_lately(self, averages: Mapping[tuple[str, str], Amounts]) -> None:
-        """What queues held on average over the last day, as snapshots have it."""
+        """Set each queue's average allocation over the last day, for `Snapshot.held_lately`."""
         self._held_lately = averages
 
     def expect_leaving(self, uids: Iterable[str]) -> None:
-        """These live pods are about to be evicted: the model has them as terminating.
+        """Treat these live pods as terminating, because they are about to be evicted.
 
-        It does until the watch says so too, or `forget_leaving` is called.
+        Until the watch reports the deletion, or `forget_leaving` is called.
         """
         self._pods.expect_leaving(uids)
 
     def forget_leaving(self, uid: str) -> None:
-        """The pod is not evicted after all: it is as the API server last had it."""
+        """The pod is not evicted after all: restore its state as the API server last sent it."""
         self._pods.forget_leaving(uid)
 
     def is_expected_to_leave(self, uid: str) -> bool:
-        """Whether the pod is about to be evicted, and the watch has not said so yet."""
-        return uid in self._pods.leaving
+        """Whether the pod is about to be evicted and the watch has not reported it yet."""
+        return uid in self._pods.assumed
 
     def set_denial(self, pod: PodView, denial: Denial) -> None:
-        """The API server refused to let the live pod be released."""
+        """Note that the API server refused the patch that releases the live pod."""
         if pod.uid in self._workloads.facts:
             self._assembly.denials[pod.uid] = denial
             self._workloads.touch_pod(pod.uid)
 
     def set_volume(self, namespace: str, claim: str, view: VolumeView | None) -> None:
-        """What is known of a PersistentVolumeClaim; None: nothing any more.
+        """Set what is known of a PersistentVolumeClaim; None forgets it.
 
         Claims are not watched: the controller reads those that `wanted_claims` names.
         """
@@ -172,7 +172,7 @@ class ClusterState:
                 self._workloads.touch_pod(uid)
 
     def set_job_size(self, job: ShortJob, n_pods: int | None) -> None:
-        """How many pods the Job of a gang runs at once; None: as its pods say.
+        """Set how many pods the Job of a gang runs at once; None: as its pods state.
 
         Jobs are not watched: the controller reads those that `short_jobs` names.
         """
@@ -199,36 +199,36 @@ class ClusterState:
         )
 
     def version(self) -> object:
-        """Equal to an earlier one where nothing has changed that a decision reads.
+        """A value that stays equal while nothing changes that a decision reads.
 
-        The time, what queues held in the past, and the versions of objects do not count.
+        It ignores the time, past use, and resource versions.
         """
         changes = self._fleet.n_changes, self._workloads.n_changes, self._queues.n_changes
         return changes, self._topologies.levels, self._budgets_left()
 
     def has_synced(self, kind: type) -> bool:
-        """Whether all objects of the kind that there were at the start have been delivered."""
+        """Whether the initial list of the kind has been delivered in full."""
         return kind in self._synced
 
     def pod(self, uid: str) -> PodView | None:
-        """The live pod of this UID, if it wants GPUs or has our gate."""
+        """The live pod of this UID, if it requests GPUs or has our gate."""
         return self._workloads.pod(uid)
 
     def gpu_node(self, name: str) -> GpuNode | None:
-        """The node's ledger as it was last seen, with rows that are freed and not yet written."""
+        """The node's ledger as last seen, including freed rows that are not yet written."""
         return self._ledgers.get(name)
 
     def row_of(self, pod: PodView) -> Row | None:
-        """The pod's row on the node where it is or is meant to be."""
+        """The pod's row on its node, or on the node where it is planned."""
         return self._rows.held_of(pod.uid).get(pod.node)
 
     def node_table(self) -> NodeTable:
-        """Every node with GPUs as it is now. Shared: not to be changed."""
+        """Every node with GPUs as it is now. Shared: callers must not change it."""
         return self._fleet.table()
 
     @property
     def gpu_nodes(self) -> Mapping[str, GpuNode]:
-        """Every ledger by node name, without rows that are freed."""
+        """Every ledger by node name, without freed rows."""
         return self._fleet.gpu_nodes
 
     @property
@@ -261,30 +261,30 @@ class ClusterState:
         return self._workloads.views()
 
     def imagine(self, wanted: Wanted) -> WorkloadView | None:
-        """The workload as it would be if it were submitted; None where no pod asks for GPUs."""
+        """The workload as if it were submitted now; None where no pod requests GPUs."""
         return imagine(self._assembly, wanted)
 
-    # -- what the controller mends -----------------------------------------------------------
+    # -- what the controller repairs ---------------------------------------------------------
 
     def rows_to_free(self) -> list[StrayRow]:
-        """Rows that nothing needs any more; unconfirmed ones need a live read or a fence first."""
+        """Rows that are no longer needed; unconfirmed ones need a live read or a fence first."""
         return self._upkeep.strays(has_all_pods=Pod in self._synced)
 
     def rows_to_mark_bound(self) -> dict[str, list[str]]:
-        """UIDs of bound pods, by node, that their rows do not have as `bound` yet."""
+        """By node, UIDs of bound pods with a row that is not marked `bound` yet."""
         return self._upkeep.to_mark_bound()
 
     def free_rows(self, rows_by_node: Mapping[str, Iterable[Row]]) -> None:
-        """Go on without these rows, which nothing uses; `freed_rows` has them until the ledger has
-        lost them."""
+        """Remove these unused rows from the model; `freed_rows` lists them until the ledger has
+        removed them too."""
         self._ledgers.free(rows_by_node)
 
     def freed_rows(self) -> dict[str, list[Row]]:
-        """Rows by node that the ledger still has and the model has not."""
+        """By node, rows that are still in the ledger but no longer in the model."""
         return self._ledgers.freed()
 
     def take_back_freed(self) -> None:
-        """Have the rows again that the ledger still has: another process may lead from now on."""
+        """Restore the freed rows that the ledger still has: another process may lead from now."""
         self._ledgers.take_back_freed()
 
     def lost_rows(self) -> list[LostRow]:
@@ -292,30 +292,30 @@ class ClusterState:
         return self._upkeep.lost_rows()
 
     def kept_places(self) -> list[KeptPlace]:
-        """Places that are kept for the successors of pods that were moved."""
+        """Reservations for the successors of pods that were moved."""
         return self._upkeep.kept_places()
 
     def successors(self, row: Row) -> list[PodView]:
-        """Pods that wait and could take the place that the row of a moved pod keeps, in order."""
+        """Pending pods that could use the reservation in the row of a moved pod, in order."""
         return self._workloads.successors(row)
 
     def user_of(self, uid: str) -> str | None:
-        """The user that the live pod names, empty where it names none; None: no such pod."""
+        """The user that the live pod names, empty if it names none; None: no such pod."""
         facts = self._workloads.facts.get(uid)
         return facts.user if facts else None
 
     def owner_of(self, pod: PodView) -> str:
-        """UID of the controller that would make the live pod again; empty where there is none."""
+        """UID of the controller that would recreate the live pod; empty where there is none."""
         facts = self._workloads.facts.get(pod.uid)
         return facts.owner if facts else ""
 
     def maker_of(self, pod: PodView) -> OwnerReference | None:
-        """The controller that would make the live pod again."""
+        """The controller that would recreate the live pod."""
         facts = self._workloads.facts.get(pod.uid)
         return facts.maker if facts else None
 
     def is_sized(self, workload: WorkloadView) -> bool:
-        """Whether a pod or a person has said how many pods of the group must run together."""
+        """Whether a pod or its GpuPodGroup states how many pods of the group must run together."""
         group = self.pod_groups.get(workload.key)
         if group is not None and not repeats_pods(group):
             return True
@@ -332,7 +332,7 @@ class ClusterState:
         return self._workloads.workload_of(pod.uid)
 
     def foreign_pods(self) -> list[ForeignPod]:
-        """Bound pods that hold cards without a row, and those whose claims hold more than it."""
+        """Bound pods that hold cards without a row, or by claims more cards than their row has."""
         queues, pool_of = self._queues, self._fleet.pool_of
         beyond, facts_of = self._fleet.beyond_rows(), self._kept.facts_of
         holders = self._fleet.foreign.holders()
@@ -351,8 +351,8 @@ class ClusterState:
         ]
 
     def wanted_claims(self) -> set[tuple[str, str]]:
-        """Namespace and name of the PersistentVolumeClaims of all pods that wait, and of those that
-        may be moved so that their nodes become empty."""
+        """Namespace and name of the PersistentVolumeClaims of all pending pods, and of running pods
+        that consolidation may move to empty their nodes."""
         views, table = self._queues.pool_views, self._fleet.table()
         emptied = {name for name, view in views.items() if view.consolidate_after_s}
         running = self._pods.bound_claimants() if emptied else ()
@@ -361,15 +361,15 @@ class ClusterState:
         return {(each.namespace, claim) for each in found for claim in each.claims}
 
     def short_jobs(self) -> set[ShortJob]:
-        """Jobs of gangs that have fewer pods than these say."""
+        """Jobs of gangs that have fewer live pods than their size."""
         return self._workloads.short_jobs()
 
     def released_without_row(self) -> list[PodView]:
-        """Unbound pods without our gate and without a row: as they are, nothing will bind them."""
+        """Unbound pods without our gate and without a row: in this state nothing binds them."""
         return self._upkeep.released_without_row()
 
     def unfinished(self) -> list[Unfinished]:
-        """Workloads that a plan has left half way."""
+        """Workloads with a plan that was carried out only in part."""
         return self._workloads.unfinished()
 
     def differences(self) -> Differences:
@@ -377,11 +377,11 @@ class ClusterState:
         return self._fleet.differences()
 
     def problems(self) -> list[Problem]:
-        """What people wrote and cannot have meant, by object."""
+        """Invalid figures and references that users wrote, by object."""
         return sorted([*self._queues.problems(), *self._fleet.problems()])
 
     def validate_state(self) -> None:
-        """Assert every invariant between the parts. Costs as much as building all of it anew."""
+        """Assert every invariant between the parts. Costs as much as building the model anew."""
         index = RowIndex()
         for name, gpu_node in self.gpu_nodes.items():
             index.set_rows(name, gpu_node.spec.rows)
@@ -396,9 +396,9 @@ class ClusterState:
         self._upkeep.validate(uids)
 
     def _budgets_left(self) -> dict[str, int]:
-        """What budgets allow, less the pods that are about to be evicted."""
+        """What budgets still allow once the pods that are about to be evicted are subtracted."""
         left = self._budgets.allowed(self._workloads.namespaces)
-        for uid in self._pods.leaving if left else ():
+        for uid in self._pods.assumed if left else ():
             pod = self._workloads.pod(uid)
             for budget in pod.budgets if pod else ():
                 if budget in left:

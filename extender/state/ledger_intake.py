@@ -1,4 +1,4 @@
-"""How events about GpuNodes enter the model, and how rows leave it before the ledger knows."""
+"""How GpuNode events enter the model, and how freed rows leave it before the ledger's write."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ from extender.state.upkeep.kept_pods import KeptPods
 
 
 class LedgerIntake:
-    """Takes in what the API server says of ledgers, less the rows that are freed."""
+    """Stores the ledgers that the API server sends, without the freed rows."""
 
     def __init__(self, fleet: Fleet, rows: RowIndex, kept: KeptPods) -> None:
         self._fleet = fleet
@@ -21,24 +21,24 @@ class LedgerIntake:
         self._freed = FreedRows()
 
     def get(self, name: str) -> GpuNode | None:
-        """The node's ledger as it was last seen, with rows that are freed and not yet written."""
+        """The node's ledger as last seen, including freed rows that are not yet written."""
         return self._freed.ledgers.get(name) or self._fleet.gpu_nodes.get(name)
 
     def put(self, ledger: GpuNode) -> None:
-        """Take the ledger, unless it is older than the one we have."""
+        """Store the ledger, unless it is older than the stored one."""
         meta = ledger.metadata
         before = self._fleet.gpu_nodes.get(meta.name)
         same = before if before and before.metadata.uid == meta.uid else None
         if same and is_older(meta.resource_version, same.metadata.resource_version):
             return
         gpu_node = self._freed.strip(ledger)
-        if same and _holds_alike(same, gpu_node):
+        if same and _is_same_for_model(same, gpu_node):
             self._fleet.gpu_nodes[meta.name] = gpu_node
             return
         self._take(meta.name, before, gpu_node)
 
     def drop(self, gone: Removed) -> None:
-        """Forget the ledger, if it is the one we have."""
+        """Forget the ledger, if it is the stored one."""
         before = self._fleet.gpu_nodes.get(gone.name)
         if before is not None and before.metadata.uid == gone.uid:
             self._freed.drop(gone.name)
@@ -47,7 +47,7 @@ class LedgerIntake:
     # -- rows that are freed ---------------------------------------------------------------------
 
     def free(self, rows_by_node: Mapping[str, Iterable[Row]]) -> None:
-        """Go on without these rows."""
+        """Remove these rows from the model."""
         for name, rows in rows_by_node.items():
             ledger = self.get(name)
             if ledger is not None:
@@ -55,11 +55,11 @@ class LedgerIntake:
                 self._take(name, before, self._freed.add(ledger, rows))
 
     def freed(self) -> dict[str, list[Row]]:
-        """Rows by node that the ledger still has and the model has not."""
+        """By node, rows that are still in the ledger but no longer in the model."""
         return self._freed.rows()
 
     def take_back_freed(self) -> None:
-        """Have these rows again."""
+        """Restore the freed rows."""
         for name, ledger in list(self._freed.ledgers.items()):
             self._freed.drop(name)
             self._take(name, self._fleet.gpu_nodes[name], ledger)
@@ -74,11 +74,11 @@ class LedgerIntake:
             if had != has:
                 if (had and had.move) or (has and has.move):
                     self._fleet.set_next_hold(name, uid, has)
-                self._kept.look_at_rows(uid)
+                self._kept.refresh_rows(uid)
 
 
-def _holds_alike(before: GpuNode, after: GpuNode) -> bool:
-    """Whether nothing differs that the model is made of, as when only measured use was written."""
+def _is_same_for_model(before: GpuNode, after: GpuNode) -> bool:
+    """Whether no field differs that the model reads, as when only measured use was written."""
     return (
         before.spec == after.spec
         and before.status.devices == after.status.devices

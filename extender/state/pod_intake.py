@@ -1,4 +1,4 @@
-"""How events about pods enter the model: pods of ours, pods beside them, and pods that ended."""
+"""How pod events enter the model: managed pods, foreign pods, other pods, and terminal pods."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -24,7 +24,7 @@ from extender.state.workloads.collection import Workloads
 
 
 class PodIntake:
-    """Takes in what the API server says of pods. `leaving` are those about to be evicted."""
+    """Stores what the API server sends of pods. `assumed` are pods about to be evicted."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PodIntake:
         self._bound_claimants: set[str] = set()
         #: UIDs of the pods that use a PersistentVolumeClaim, by its namespace and name.
         self._users_of: dict[tuple[str, str], set[str]] = {}
-        self.leaving: set[str] = set()
+        self.assumed: set[str] = set()
 
     def claimants(self) -> Iterator[PodFacts]:
         """Unbound pods that use PersistentVolumeClaims."""
@@ -59,22 +59,22 @@ class PodIntake:
         return self._users_of.get((namespace, claim), ())
 
     def expect_leaving(self, uids: Iterable[str]) -> None:
-        """Have these live pods as terminating, until the watch says so or they are forgotten."""
+        """Treat these live pods as terminating until the watch says so, or `forget_leaving`."""
         for uid in uids:
             facts = self._workloads.facts.get(uid)
             if facts is not None and not facts.is_terminating:
-                self.leaving.add(uid)
+                self.assumed.add(uid)
                 self._take(structs.replace(facts, is_terminating=True))
 
     def forget_leaving(self, uid: str) -> None:
-        """Have the pod as the API server last had it."""
+        """Restore the pod as the API server last sent it."""
         facts = self._workloads.facts.get(uid)
-        if uid in self.leaving and facts is not None:
-            self.leaving.discard(uid)
+        if uid in self.assumed and facts is not None:
+            self.assumed.discard(uid)
             self._take(structs.replace(facts, is_terminating=False))
 
     def put(self, pod: Pod) -> None:
-        """Take the pod as it is now; one that is older than what is known is passed over."""
+        """Store the pod as it is now; a version older than the stored one is ignored."""
         meta = pod.metadata
         known = self._kept.facts_of(meta.uid)
         if known is not None and is_older(meta.resource_version, known.resource_version):
@@ -89,14 +89,14 @@ class PodIntake:
             self._gone.add(namesake, meta.resource_version)
             self._drop(namesake)
         demand = read_demand(pod)
-        # What claims ask for can change after the pod was admitted, so those that asked for no card
-        # are kept as well.
+        # What claims request can change after admission, so pods with claims that requested no
+        # card are kept as well.
         is_kept = is_ours(pod, demand) and not waits_elsewhere(pod)
         if is_kept or (pod.spec.node_name and has_read_claims(pod)):
             facts = read_facts(pod, demand)
             if facts.is_terminating:
-                self.leaving.discard(meta.uid)
-            elif meta.uid in self.leaving:
+                self.assumed.discard(meta.uid)
+            elif meta.uid in self.assumed:
                 facts = structs.replace(facts, is_terminating=True)
             if facts != known:
                 self._take(facts)
@@ -107,7 +107,7 @@ class PodIntake:
             self._fleet.set_hold(meta.uid, hold)
 
     def _end(self, pod: Pod) -> None:
-        """A pod of a group that has succeeded counts for the group's minimum from now on."""
+        """Drop a terminal pod. If it succeeded, it counts for its group's minimum from now on."""
         self._gone.add(pod.metadata.uid, pod.metadata.resource_version)
         if pod.status.phase == "Succeeded" and group_of(pod):
             demand = read_demand(pod)
@@ -116,14 +116,14 @@ class PodIntake:
         self._drop(pod.metadata.uid)
 
     def remove(self, gone: Removed) -> None:
-        """Forget the pod, and that it has succeeded."""
+        """Forget the pod, and whether it succeeded."""
         self._drop(gone.uid)
         self._workloads.forget_done(gone.uid)
 
     def _drop(self, uid: str) -> None:
         self._forget_claims(uid)
         self._assembly.denials.pop(uid, None)
-        self.leaving.discard(uid)
+        self.assumed.discard(uid)
         self._kept.drop(uid)
 
     def _take(self, facts: PodFacts) -> None:
@@ -135,7 +135,7 @@ class PodIntake:
                 self._users_of.setdefault((facts.namespace, claim), set()).add(facts.uid)
 
     def _forget_claims(self, uid: str) -> None:
-        """The pod uses no claim any more; to be called while its facts are known."""
+        """Remove the pod from the claim indices; call it while its facts are known."""
         self._claimants.discard(uid)
         self._bound_claimants.discard(uid)
         facts = self._kept.facts_of(uid)

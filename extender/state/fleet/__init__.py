@@ -1,1 +1,1 @@
-"""Nodes: their cards by the ledger, their hosts, and what pods take of both."""
+"""Nodes: their cards by the ledger, their hosts, and what pods hold of both."""

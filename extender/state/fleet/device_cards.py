@@ -1,12 +1,12 @@
-"""Cards that dynamic resource allocation gives: those of each node, and how many of them pods hold.
+"""Cards that dynamic resource allocation gives: the cards of each node, and how many pods hold.
 
 Published devices are one flat list per node: whole cards in order of their names, shared ones in
-the order in which kube-scheduler looks at them (`GatherPools`), which picks the devices. Where a
-claim gets whole cards, an index in a row stands for one of the node's cards, and not for a certain
-device: which device a pod has, the allocation of its claim says. Where claims share cards, the
-extender writes into the row which card it is (`extender.ledger.seating`).
+the order in which kube-scheduler, which picks the devices, looks at them (`GatherPools`). Where a
+claim gets whole cards, an index in a row stands for any one of the node's cards; the allocation of
+the claim says which device the pod has. Where claims share cards, the extender writes the card into
+the row (`extender.ledger.seating`).
 
-A node gives whole cards or shares. Where some of its cards are whole, the shared ones do not count.
+A node gives either whole cards or shares: if it has any whole card, its shared ones do not count.
 """
 
 import re
@@ -31,16 +31,16 @@ from extender.api.names import NVIDIA_GPU
 from extender.api.units import UnitError, parse_memory, parse_memory_floor
 from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 
-#: More cards of a node are not counted.
+#: Further cards of a node are ignored.
 MAX_CARDS: Final = 64
 _NUMBER: Final = re.compile(r"([0-9]+)")
 K = TypeVar("K")
 
 
 class ClaimedCards(Struct, frozen=True, order=True):
-    """Cards of one node that are allocated to one pod; `uid` is the claim's where no pod has it.
+    """Cards of one node that are allocated to one pod; `uid` is the claim's if no pod reserves it.
 
-    `devices` are names of cards, and the MiB of each: 0 for a whole card.
+    `devices` are pairs of a card's name and the MiB held of it, 0 for a whole card.
     """
 
     namespace: str
@@ -72,9 +72,9 @@ class _Claim(Struct, frozen=True):
 
 
 class DeviceCards:
-    """DeviceClasses, the ResourceSlices of nodes, and the ResourceClaims that are allocated.
+    """DeviceClasses, the ResourceSlices of nodes, and the allocated ResourceClaims.
 
-    What changes something returns the nodes for which something may have changed.
+    Methods that change something return the nodes that may be affected.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class DeviceCards:
     # -- changes -----------------------------------------------------------------------------
 
     def set_class(self, device_class: DeviceClass) -> Iterable[str]:
-        """Take the class: which driver's cards it gives, and under which resource."""
+        """Store the class: which driver's cards it selects, and its extended resource name."""
         meta, driver = device_class.metadata, driver_of_cards(device_class) or ""
         found = _Class(meta.uid, driver, device_class.spec.extended_resource_name)
         if self._classes.get(meta.name) == found:
@@ -97,7 +97,7 @@ class DeviceCards:
         return list(self._of_node)
 
     def drop_class(self, name: str, uid: str) -> Iterable[str]:
-        """Forget the class of this UID; nothing happens when it is not known."""
+        """Forget the class of this UID; does nothing if it is not known."""
         known = self._classes.get(name)
         if known is None or known.uid != uid:
             return ()
@@ -105,7 +105,7 @@ class DeviceCards:
         return list(self._of_node)
 
     def set_slice(self, published: ResourceSlice) -> Iterable[str]:
-        """Take the slice; one that is of no node gives no cards."""
+        """Store the slice; one without a node name gives no cards."""
         spec, uid = published.spec, published.metadata.uid
         touched = set(self.drop_slice(uid))
         if not spec.node_name:
@@ -129,7 +129,7 @@ class DeviceCards:
         return touched | {known.node}
 
     def drop_slice(self, uid: str) -> Iterable[str]:
-        """Forget the slice; nothing happens when it is not known."""
+        """Forget the slice; does nothing if it is not known."""
         known = self._slices.pop(uid, None)
         if known is None:
             return ()
@@ -138,7 +138,7 @@ class DeviceCards:
         return (known.node,)
 
     def set_claim(self, claim: ResourceClaim) -> Iterable[str]:
-        """Take what is allocated to the claim."""
+        """Store what is allocated to the claim."""
         meta, status = claim.metadata, claim.status
         touched = set(self.drop_claim(meta.uid))
         results = (status.allocation.devices.results if status.allocation else None) or ()
@@ -155,7 +155,7 @@ class DeviceCards:
         return touched | self._nodes_of(devices)
 
     def drop_claim(self, uid: str) -> Iterable[str]:
-        """Forget the claim; nothing happens when nothing is allocated to it."""
+        """Forget the claim; does nothing if nothing is allocated to it."""
         known = self._claims.pop(uid, None)
         if known is None:
             return ()
@@ -166,7 +166,7 @@ class DeviceCards:
     # -- questions ---------------------------------------------------------------------------
 
     def cards_of(self, node: str) -> tuple[Device, ...]:
-        """The cards that drivers publish for the node; of a pool the newest generation counts."""
+        """The cards that drivers publish for the node, from each pool's newest generation."""
         given = self._given_by(node)
         are_shared = self._are_shared(given)
         given.sort(key=lambda each: (each.driver, each.pool, each.name))
@@ -192,7 +192,7 @@ class DeviceCards:
         return BY_CLAIM_OR_RESOURCE if drivers & mapped else BY_CLAIM
 
     def share_steps_of(self, node: str) -> frozenset[MemorySteps]:
-        """The amounts that the node's cards give where claims share them, else none."""
+        """The memory amounts that the node's shared cards give; empty without shared cards."""
         given = self._given_by(node)
         if not self._are_shared(given):
             return frozenset()
@@ -201,7 +201,7 @@ class DeviceCards:
         )
 
     def held_on(self, node: str) -> list[ClaimedCards]:
-        """What is allocated of the cards of the node, by holder."""
+        """What is allocated of the node's cards, one entry per holder."""
         held: dict[tuple[str, str, str], dict[str, int]] = {}
         slices = [self._slices[uid] for uid in self._of_node.get(node, ())]
         pools = {(each.driver, each.pool) for each in slices if self._gives(each)}
@@ -222,7 +222,7 @@ class DeviceCards:
         )
 
     def _given_by(self, node: str) -> list[_Slice]:
-        """Slices of the newest generation of every pool whose driver gives cards of the node."""
+        """Slices of the node in each pool's newest generation, from drivers with a DeviceClass."""
         found = [
             each for uid in self._of_node.get(node, ()) if self._gives(each := self._slices[uid])
         ]
@@ -233,7 +233,7 @@ class DeviceCards:
         return [each for each in found if each.generation == newest[each.driver, each.pool]]
 
     def _are_shared(self, given: Iterable[_Slice]) -> bool:
-        """Whether claims share the cards of these slices, all of them."""
+        """Whether claims share the cards of these slices: there are shared and no whole cards."""
         return any(each.shared for each in given) and not any(each.cards for each in given)
 
     def _gives(self, known: _Slice) -> bool:
@@ -245,7 +245,7 @@ class DeviceCards:
 
 
 def _steps(device: SliceDevice) -> MemorySteps | None:
-    """The amounts that claims can get of the card; None where it is none that claims share."""
+    """The amounts that claims can get of the card; None where claims can't share it."""
     if not device.is_shared_card or device.capacity is None:
         return None
     try:
@@ -255,7 +255,7 @@ def _steps(device: SliceDevice) -> MemorySteps | None:
 
 
 def _consumed_mib(allocated: AllocatedDevice) -> int:
-    """MiB that the allocation takes of a card that claims share; 0 for a whole card."""
+    """MiB that the allocation takes of a shared card; 0 for a whole card."""
     try:
         return parse_memory((allocated.consumed_capacity or {}).get(MEMORY, 0))
     except UnitError:
@@ -263,7 +263,7 @@ def _consumed_mib(allocated: AllocatedDevice) -> int:
 
 
 def _device(index: int, device: str, card: SliceDevice) -> Device:
-    """The card as the ledger has it; one with a taint gets no more pods."""
+    """The card as a device of the ledger; a tainted one is unhealthy, so it gets no more pods."""
     memory = (card.capacity or {}).get("memory")
     try:
         mib = parse_memory_floor(memory.value) if memory else 0

@@ -1,4 +1,4 @@
-"""Nodes: their cards by the ledger, their hosts, and what pods take of both."""
+"""Nodes: their cards by the ledger, their hosts, and what pods hold of both."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ from extender.state.queues import Queues
 
 
 class Fleet:
-    """The node table, brought up to date for the nodes that were touched since it was last read."""
+    """The node table, updated on reading for the nodes that were touched since the last read."""
 
     def __init__(self, queues: Queues) -> None:
         self.gpu_nodes: dict[str, GpuNode] = {}
@@ -31,16 +31,16 @@ class Fleet:
         self._touched: set[str] = set()
         #: Cards of bound pods without a row, by node and UID.
         self._lost: dict[str, dict[str, tuple[CardShare, ...]]] = {}
-        #: By node, what `beyond_rows` tells.
+        #: By node, the result of `_beyond_on`.
         self._beyond: dict[str, dict[str, int]] = {}
-        #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
+        #: Goes up when a node comes, goes, or changes its pool, readiness or card size.
         self.n_reshaped = 0
         self._n_changes = 0
 
     # -- changes -----------------------------------------------------------------------------
 
     def set_host(self, node: Node) -> None:
-        """Take the Node."""
+        """Store the Node."""
         if self._inventory.set_host(node):
             self._touched.add(node.metadata.name)
 
@@ -52,7 +52,7 @@ class Fleet:
             self._touched.add(name)
 
     def set_ledger(self, name: str, gpu_node: GpuNode | None) -> None:
-        """Take the node's ledger; None when it is gone."""
+        """Store the node's ledger; None when it is deleted."""
         if gpu_node is None:
             del self.gpu_nodes[name]
         else:
@@ -60,11 +60,11 @@ class Fleet:
         self._touched.add(name)
 
     def set_hold(self, uid: str, hold: HostHold | None) -> None:
-        """Replace what the pod takes of its node besides cards."""
+        """Replace what the pod holds of its node besides cards."""
         self._touched.update(self._holds.set_hold(uid, hold))
 
     def set_foreign(self, facts: PodFacts) -> None:
-        """Take a pod that holds cards of its node without a row."""
+        """Store a pod that holds cards of its node without a row."""
         before = self.foreign.facts.get(facts.uid)
         version = before.resource_version if before else ""
         if before != structs.replace(facts, resource_version=version):
@@ -73,12 +73,12 @@ class Fleet:
         self.foreign.set_pod(facts)
 
     def drop_foreign(self, uid: str) -> None:
-        """The pod is gone, or is not foreign any more; nothing happens when it was not."""
+        """The pod is gone, or no longer foreign; does nothing if it was not foreign."""
         if node := self.foreign.drop_pod(uid):
             self._touched.add(node)
 
     def set_lost(self, node: str, uid: str, cards: tuple[CardShare, ...]) -> None:
-        """The bound pod has these cards of the node and no row there; none: it has its row."""
+        """Set the cards of a bound pod that has no row on the node; empty once it has its row."""
         lost = self._lost.get(node, {})
         if lost.get(uid, ()) == cards:
             return
@@ -91,7 +91,7 @@ class Fleet:
         self._touched.add(node)
 
     def set_next_hold(self, node: str, uid: str, row: Row | None) -> None:
-        """Replace what is kept of `node` for the successor of a pod that is moved there."""
+        """Replace the reservation on `node` for the successor of a pod that is moved there."""
         move = row.move if row else None
         hold = None
         if row is not None and move is not None:
@@ -100,24 +100,24 @@ class Fleet:
         self._touched.update(self._holds.set_hold(_next_key(node, uid), hold))
 
     def touch(self, names: Iterable[str]) -> None:
-        """What DRA drivers publish of these nodes, or what is allocated there, may have changed."""
+        """What DRA drivers publish or allocate on these nodes may have changed."""
         self._touched.update(names)
 
     def touch_all(self) -> None:
-        """Nodes may have changed their pools."""
+        """Nodes may have changed pools."""
         self._touched.update(self.gpu_nodes)
 
     # -- questions ---------------------------------------------------------------------------
 
     def table(self) -> NodeTable:
-        """The node table as it is now. Not to be changed."""
+        """The node table as it is now. Callers must not change it."""
         self.refresh()
         return self._nodes
 
     @property
     def n_changes(self) -> int:
-        """Goes up when anything of a node with GPUs changes that a decision reads, and when one has
-        no ledger yet."""
+        """Goes up when anything changes that a decision reads of a node with GPUs, including a node
+        with GPUs that has no ledger yet."""
         self.refresh()
         return self._n_changes
 
@@ -127,7 +127,7 @@ class Fleet:
         return self._inventory.differences()
 
     def problems(self) -> Iterable[Problem]:
-        """What in the nodes is not understood."""
+        """Labels and figures of nodes that are not understood."""
         return self._inventory.problems()
 
     def refresh(self) -> None:
@@ -158,7 +158,7 @@ class Fleet:
         return nodes.pool[ix], nodes.is_ready[ix], nodes.cards.card_mib[ix]
 
     def validate(self, places: Mapping[str, str]) -> None:
-        """Assert that all of it is what making it anew gives; `places` are the pods' nodes."""
+        """Assert that everything equals a rebuild from scratch; `places` are the pods' nodes."""
         self.refresh()
         cards = CardTable()
         for gpu_node in self.gpu_nodes.values():
@@ -191,15 +191,15 @@ class Fleet:
         assert fresh.differences() == self._inventory.differences()
 
     def _hold_lost(self, name: str, cards: CardTable) -> None:
-        """Take the cards of bound pods without a row, until the row is restored. Known claims have
-        taken their pods' cards already."""
+        """Hold the cards of bound pods until their missing row is restored. Those of pods with
+        known claims are held already."""
         if lost := self._lost.get(name):
             by_claim = {each.uid for each in self.devices.held_on(name)}
             for uid in lost.keys() - by_claim:
                 cards.hold(cards.ix[name], lost[uid])
 
     def _foreign_on(self, name: str) -> tuple[ForeignHold, ...]:
-        """What foreign pods hold of the node's cards, never more than it has."""
+        """What foreign pods hold of the node's cards, at most all of them."""
         gpu_node = self.gpu_nodes.get(name)
         if gpu_node is None:
             return ()
@@ -207,8 +207,8 @@ class Fleet:
         return merged_holds(pods, claimed, gpu_node.spec.rows, gpu_node.status.devices)
 
     def beyond_rows(self) -> Mapping[str, int]:
-        """By the UID of a pod with a row, or without one and with claims that the webhook has read:
-        the cards that its claims hold beyond the row."""
+        """How many cards a pod's claims hold beyond its row, by UID. Includes pods without a row
+        whose claims the webhook has read."""
         self.refresh()
         return {uid: n for held in self._beyond.values() for uid, n in held.items()}
 
@@ -227,15 +227,15 @@ class Fleet:
         return Known(self.pool_of(name), self._foreign_on(name), self._published_on(name))
 
     def _published_on(self, name: str) -> tuple[Device, ...] | None:
-        """The cards that DRA drivers publish for the node; None: no driver ever did.
+        """The cards that DRA drivers publish for the node; None if no driver ever published any.
 
-        The cards of a driver that publishes none any more are unhealthy, since it may be in an
-        upgrade and no other program gives them out. Where a device plugin has cards they are gone.
+        If a driver stops publishing, its cards become unhealthy: it may be in an upgrade, and no
+        other program allocates them. On a node whose device plugin has cards they are removed.
         """
         cards, gpu_node = self.devices.cards_of(name), self.gpu_nodes.get(name)
         last = [each for each in gpu_node.status.devices if each.device] if gpu_node else []
         if cards or not last:
-            return _at_places(cards, last) or None
+            return _with_known_indices(cards, last) or None
         host = self._inventory.hosts.get(name)
         if host is not None and host.has_plugin_cards:
             return ()
@@ -279,12 +279,12 @@ class Fleet:
 
 
 def _with_foreign(gpu_node: GpuNode, foreign: Iterable[ForeignHold]) -> GpuNode:
-    """The node as it is, with these holds of pods without a row."""
+    """The GpuNode with these holds of pods without a row."""
     return structs.replace(gpu_node, status=structs.replace(gpu_node.status, foreign=list(foreign)))
 
 
-def _at_places(cards: Iterable[Device], last: Iterable[Device]) -> tuple[Device, ...]:
-    """The cards by their indices: each as in `last` where it is there, since rows name them."""
+def _with_known_indices(cards: Iterable[Device], last: Iterable[Device]) -> tuple[Device, ...]:
+    """The cards by index. A card in `last` keeps its index there, since rows name the index."""
     place = {each.device: each.index for each in last}
     free = iter(sorted(set(range(MAX_CARDS)) - set(place.values())))
     placed = []
@@ -297,5 +297,5 @@ def _at_places(cards: Iterable[Device], last: Iterable[Device]) -> tuple[Device,
 
 
 def _next_key(node: str, uid: str) -> str:
-    """A key among the holds that no UID is equal to."""
+    """A key among the holds that equals no UID."""
     return f"{uid}@{node}"

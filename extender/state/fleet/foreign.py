@@ -1,9 +1,9 @@
 """Pods that hold cards without a row: another scheduler, or kubelet itself, placed them.
 
-A pod is foreign when it is bound, asks for cards, and neither the ledger nor our Binding gave it
-any. Its cards are taken from its node and charged to no queue. A bound pod with claims that asked
-for no card when it was admitted is kept here too, for its claims may hold cards now. A mirror pod
-is foreign whatever it says of itself, because the owner of a node can make one in any namespace.
+A pod is foreign when it is bound, requests cards, and neither the ledger nor our Binding gave it
+any. Its cards are subtracted from its node and charged to no queue. A bound pod with claims that
+requested no card at admission is kept here too, because its claims may hold cards now. A mirror pod
+is always foreign, because the owner of a node can make one in any namespace.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.state.fleet.device_cards import ClaimedCards
 from extender.state.pods.facts import PodFacts, read_cards
 
-#: A node has no more cards than this; further pods are counted, but not listed.
+#: The most holds listed in a node's status; no node has more cards.
 MAX_LISTED: Final = 64
 
 
 def is_foreign(facts: PodFacts, row: Row | None) -> bool:
-    """Whether the pod, with `row` on its node or none, holds what we did not give it."""
+    """Whether the pod holds cards that Ballast did not give it; `row` is its row on its node."""
     if not facts.node:
         return False
     if facts.is_mirror or (facts.has_read_claims and not facts.demand.is_gpu_work):
@@ -33,9 +33,9 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
 class ForeignPod(Struct, frozen=True):
     """A pod that holds `n_cards` without a row, or beyond its row.
 
-    `is_managed`: a project lists its namespace, so it should have asked through Ballast.
-    `is_beyond_row`: its claims hold more cards than its row, or it has none. `is_unwanted`: that,
-    or the node pool it is in evicts such pods. Evicted, it has `grace_s` to end.
+    `is_managed`: a project lists its namespace, so its GPUs should come from Ballast.
+    `is_beyond_row`: its claims hold more cards than its row, or it has no row. `is_unwanted`: it is
+    beyond its row, or its node pool evicts foreign pods. An evicted one has `grace_s` to end.
     """
 
     facts: PodFacts
@@ -55,17 +55,17 @@ class ForeignPods:
 
     @property
     def facts(self) -> Mapping[str, PodFacts]:
-        """By UID. Not to be changed."""
+        """By UID. Callers must not change it."""
         return self._facts
 
     def set_pod(self, facts: PodFacts) -> None:
-        """Take the foreign pod."""
+        """Store the foreign pod."""
         self.drop_pod(facts.uid)
         self._facts[facts.uid] = facts
         self._on_node.setdefault(facts.node, {})[facts.uid] = facts
 
     def drop_pod(self, uid: str) -> str:
-        """Forget the pod; returns the node it was on, empty when it was not known."""
+        """Forget the pod; returns its node, or empty if it was not known."""
         facts = self._facts.pop(uid, None)
         if facts is None:
             return ""
@@ -76,7 +76,7 @@ class ForeignPods:
         return facts.node
 
     def holds_on(self, node: str) -> list[ForeignHold]:
-        """What foreign pods on a node say that they hold, by name; it may be more than there is."""
+        """What foreign pods on the node request, by name; it may be more than the node has."""
         pods = sorted(self._on_node.get(node, {}).values(), key=_by_name)
         return [
             ForeignHold(uid=pod.uid, namespace=pod.namespace, name=pod.name, gpus=pod.plugin_cards)
@@ -99,7 +99,7 @@ class ForeignPods:
 
 
 def beyond_rows(claimed: Iterable[ClaimedCards], rows: Iterable[Row]) -> list[ClaimedCards]:
-    """What is allocated to claims beyond the rows of the pods that have it."""
+    """What claims hold beyond the rows of their pods."""
     of_row = {row.uid: row.cards for row in rows}
     found = []
     for each in claimed:
@@ -119,10 +119,10 @@ def merged_holds(
     rows: Iterable[Row],
     devices: Sequence[Device],
 ) -> tuple[ForeignHold, ...]:
-    """What is held without a row of a node with these cards, by claims and by foreign pods: the
-    first of them up to as many whole cards.
+    """What claims and foreign pods hold without a row, on a node with these cards.
 
-    A pod whose claims are known counts by these alone.
+    Whole cards are counted in list order, up to the number of cards. A pod with known claims counts
+    by its claims only.
     """
     holders, n_cards = {each.uid for each in claimed}, len(devices)
     listed = [_hold_of(each, devices) for each in beyond_rows(claimed, rows)]
@@ -137,8 +137,7 @@ def merged_holds(
 
 
 def _hold_of(claimed: ClaimedCards, devices: Sequence[Device]) -> ForeignHold:
-    """What a pod holds by claims. A share of a card that the node does not list counts as a whole
-    card."""
+    """What a pod holds by claims. A share of an unlisted card counts as a whole card."""
     known = {each.device: each for each in devices}
     shares = []
     for name, mib in claimed.devices:
@@ -156,8 +155,8 @@ def _hold_of(claimed: ClaimedCards, devices: Sequence[Device]) -> ForeignHold:
 
 
 def was_given(facts: PodFacts) -> bool:
-    """Whether the cards that a Binding wrote on the pod are those that it asks for. For instances a
-    Binding writes none: the pod is then where its plan says."""
+    """Whether a Binding gave the pod the cards that it requests. For MIG instances no cards are
+    written: then the pod has to be on the node that its plan names."""
     cards, demand = read_cards(facts.written_cards), facts.demand
     if demand.counted and not demand.devices:
         return facts.plan.partition(" ")[2] == facts.node

@@ -1,4 +1,4 @@
-"""What pods take of their nodes besides cards: CPU, memory, pod slots and counted resources."""
+"""What pods hold of their nodes besides cards: CPU, memory, pod slots and counted resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from extender.state.pods.host_hold import HostHold
 
 @dataclass(slots=True)
 class Taken:
-    """The sum of what pods take of one node."""
+    """The sum of what pods hold of one node."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -18,14 +18,14 @@ class Taken:
 
 
 class HostHolds:
-    """At most one hold per key: a pod's UID, or whatever else keeps a place."""
+    """At most one hold per key: a pod's UID, or the key of a reservation."""
 
     def __init__(self) -> None:
         self._of: dict[str, HostHold] = {}
         self._taken: dict[str, Taken] = {}
 
     def set_hold(self, uid: str, hold: HostHold | None) -> tuple[str, ...]:
-        """Replace what is held under this key; returns the nodes with changed sums."""
+        """Replace the hold of this key; returns the nodes with changed sums."""
         before = self._of.pop(uid, None)
         if hold is not None:
             self._of[uid] = hold
@@ -39,15 +39,15 @@ class HostHolds:
         return tuple(touched)
 
     def taken(self, node: str) -> Taken:
-        """What all pods take of the node. Not to be changed."""
+        """What all pods hold of the node. Callers must not change it."""
         return self._taken.get(node) or Taken()
 
     def holds(self) -> Mapping[str, HostHold]:
-        """Every hold by its key. Not to be changed."""
+        """Every hold by its key. Callers must not change it."""
         return self._of
 
     def validate(self) -> None:
-        """Assert that the sums are the sums of the holds."""
+        """Assert that the stored sums match the holds."""
         fresh = HostHolds()
         for uid, hold in self._of.items():
             fresh.set_hold(uid, hold)

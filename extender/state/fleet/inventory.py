@@ -1,6 +1,6 @@
-"""What nodes are, by their Node objects, and how that differs from what the ledger says of them.
+"""What Node objects say of nodes, and how that differs from the ledger.
 
-The differences are kept up to date per node, so asking for them costs what there is to do.
+The differences are kept up to date per node, so reading them costs only what there is to repair.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,16 +25,16 @@ from extender.api.units import (
 from extender.state.problems import Problem
 
 _MAX_CARDS = 64
-#: Figures of a node's status (bytes, milli-CPU) are below this, so sums of them stay exact.
+#: Figures of a node's status (bytes, milli-CPU) must be below this, so their sums stay exact.
 _MOST = 10**15
 _BLOCKING = ("NoSchedule", "NoExecute")
 
 
 class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
-    """What matters of a Node. `cards` is what its labels say of its GPUs; empty without GPUs.
+    """What decisions read of a Node. `cards` are the GPUs in its labels; empty without GPUs.
 
-    `counted` are the instances that cards are cut into, by resource. `has_plugin_cards`: a device
-    plugin has whole cards or instances of the node. `stays`: autoscalers are told not to remove it.
+    `counted` are MIG instances by resource. `has_plugin_cards`: a device plugin offers whole cards
+    or instances on the node. `stays`: an annotation tells autoscalers not to remove it.
     """
 
     name: str
@@ -56,15 +56,14 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
 
 @dataclass(slots=True, frozen=True)
 class Differences:
-    """What the controller should repair. Nothing in here is urgent; every write is idempotent.
+    """What the controller should repair. None of it is urgent; every write is idempotent.
 
-    `to_create`: nodes with GPUs but without GpuNode, and the devices their labels tell.
-    `to_describe`: nodes whose GpuNode has no devices, or others than DRA drivers publish now, or
-    than labels tell where no agent has described them.
+    `to_create`: nodes with GPUs but without GpuNode, with the devices from their labels or drivers.
+    `to_describe`: nodes whose GpuNode has no devices, or differs from what DRA drivers publish, or
+    from the labels where no agent has described the devices.
     `without_node`: GpuNodes without a Node. `gpu_milli`: the `ballast.dev/gpu-milli` that a Node's
-    status should have, in capacity and allocatable, and does not. `pool_labels`: the node pool that
-    a GpuNode should be labelled with, and is not. `foreign`: the holds of pods without a row that a
-    GpuNode's status should list, and does not.
+    status lacks, in capacity and allocatable. `pool_labels`: the node pool that a GpuNode's label
+    should name. `foreign`: the holds of pods without a row that a GpuNode's status should list.
     """
 
     to_create: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
@@ -76,9 +75,9 @@ class Differences:
 
 
 class Known(NamedTuple):
-    """What is known of a node besides its Node: its pool, what pods without a row hold of it, and
-    the cards that DRA drivers publish for it, which count instead of what its Node says. None: no
-    driver ever did; none: no driver does any more, and a device plugin has cards."""
+    """What is known of a node besides its Node: its pool, what pods without a row hold, and the
+    cards that DRA drivers publish for it, which replace those of its Node. `published` is None if
+    no driver ever published any, and empty if none does now and a device plugin has cards."""
 
     pool: str = ""
     foreign: tuple[ForeignHold, ...] = ()
@@ -86,7 +85,7 @@ class Known(NamedTuple):
 
 
 class Inventory:
-    """Facts of every Node, and the differences to the GpuNodes."""
+    """Facts of every Node, and the differences from the GpuNodes."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, HostFacts] = {}
@@ -99,7 +98,7 @@ class Inventory:
         self._foreign: dict[str, tuple[ForeignHold, ...]] = {}
 
     def set_host(self, node: Node) -> bool:
-        """Take the node; returns whether anything but its heartbeat changed."""
+        """Store the node; returns whether anything but its heartbeat changed."""
         facts = read_host(node)
         if facts == self.hosts.get(facts.name):
             return False
@@ -110,12 +109,12 @@ class Inventory:
         return True
 
     def drop_host(self, name: str) -> None:
-        """Forget the node; its GpuNode stays, for a lost node may still run its pods."""
+        """Forget the node; its GpuNode stays, because a lost node may still run its pods."""
         self.hosts.pop(name, None)
         self._bad.pop(name, None)
 
     def compare(self, name: str, gpu_node: GpuNode | None, known: Known) -> None:
-        """Note how the Node of this name, of which `known` is true, differs from `gpu_node`."""
+        """Record how the Node of this name, with what is `known` of it, differs from `gpu_node`."""
         facts, foreign = self.hosts.get(name), known.foreign
         cards = known.published or facts.cards if facts else ()
         devices = gpu_node.status.devices if gpu_node else []
@@ -162,13 +161,13 @@ class Inventory:
         )
 
     def problems(self) -> Iterable[Problem]:
-        """What in the nodes is not understood."""
+        """Labels and figures of nodes that are not understood."""
         for name, text in self._bad.items():
             yield Problem("Node", name, "InvalidLabels", text)
 
 
 def read_host(node: Node) -> HostFacts:
-    """The facts of a node; figures that are not understood count as zero and make a `problem`."""
+    """The facts of a node; figures that are not understood count as zero and set `problem`."""
     status, meta = node.status, node.metadata
     problems: list[str] = []
     read = partial(_read, problems)
@@ -207,15 +206,15 @@ def read_host(node: Node) -> HostFacts:
 
 
 def _are_from_labels(devices: Sequence[Device]) -> bool:
-    """Whether neither a node agent nor a DRA driver has described these."""
+    """Whether the devices were described neither by a node agent nor by a DRA driver."""
     return not any(each.uuid or each.device for each in devices)
 
 
 def _as_labelled(cards: tuple[Device, ...], gpu_node: GpuNode) -> tuple[Device, ...]:
-    """What the ledger should say of the cards that the node's labels tell.
+    """What the ledger should say of the cards in the node's labels.
 
-    What labels don't say stays: health, and size and model where the label is away for a moment; so
-    does a card that they no longer tell while a row holds it.
+    Health stays as it is, and so do size and model while their label is missing. A card that the
+    labels no longer list stays while a row holds it.
     """
     known = {each.index: each for each in gpu_node.status.devices}
     held = {share.index for row in gpu_node.spec.rows for share in row.cards}
@@ -235,7 +234,7 @@ def _as_labelled(cards: tuple[Device, ...], gpu_node: GpuNode) -> tuple[Device, 
 def _read(
     problems: list[str], listed: Mapping[str, Quantity], resource: str, per_unit: int = 1
 ) -> int:
-    """The amount of the resource; 0, and one problem more, where it is not understood."""
+    """The amount of the resource; if it is not understood, 0 and one more entry in `problems`."""
     try:
         amount = parse_quantity(listed.get(resource, 0), per_unit)
     except UnitError as error:
@@ -248,21 +247,21 @@ def _read(
 
 
 def _is_ready(node: Node) -> bool:
-    """Whether pods may be placed: Ready is True and the node is neither cordoned nor going."""
+    """Whether pods may be placed: the node is Ready, and neither cordoned nor being deleted."""
     if node.spec.unschedulable or node.metadata.deletion_timestamp is not None:
         return False
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
 
 
 def _is_replicated(node: Node) -> bool:
-    """Whether the device plugin gives one card to several pods under the name of whole cards."""
+    """Whether the device plugin advertises one card several times as whole cards."""
     replicas = node.metadata.label(names.LABEL_GPU_REPLICAS)
     strategy = node.metadata.label(names.LABEL_GPU_SHARING)
     return replicas not in ("", "0", "1") or strategy not in ("", "none")
 
 
 def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
-    """The devices that GPU feature discovery tells by labels, else the device plugin by count."""
+    """The devices by the labels of GPU feature discovery, or else by the device plugin's count."""
     if _is_replicated(node):
         raise UnitError(
             "the device plugin shares cards (time-slicing or MPS), so nvidia.com/gpu is not a whole"

@@ -1,1 +1,1 @@
-"""Ledger rows that do not match their pods, and where each live pod is kept."""
+"""Ledger rows that do not match their pods, and which index holds each live pod."""

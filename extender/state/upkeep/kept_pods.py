@@ -1,7 +1,7 @@
-"""Where a live pod is kept: among the workloads, or among the foreign pods.
+"""Decides whether a live pod is kept among the workloads or among the foreign pods.
 
-Its facts and its rows decide together, and arrive in any order. What follows from both, the pod's
-hold on its node and what the controller has to mend, is brought up to date here.
+The decision depends on its facts and its rows, which arrive in any order. What follows from both,
+the pod's hold on its node and what the controller has to repair, is updated here.
 """
 
 from extender.state.fleet.fleet import Fleet
@@ -13,7 +13,7 @@ from extender.state.workloads.collection import Workloads
 
 
 class KeptPods:
-    """The one door through which pods get into the workloads and out of them."""
+    """The only way for pods into the workloads and out of them."""
 
     def __init__(self, rows: RowIndex, fleet: Fleet, workloads: Workloads, upkeep: Upkeep) -> None:
         self._rows = rows
@@ -22,11 +22,11 @@ class KeptPods:
         self._upkeep = upkeep
 
     def facts_of(self, uid: str) -> PodFacts | None:
-        """What the live pod says of itself, if it is kept in full."""
+        """The facts of the live pod, if it is kept in full."""
         return self._workloads.facts.get(uid) or self._fleet.foreign.facts.get(uid)
 
     def take(self, facts: PodFacts) -> None:
-        """Keep the pod as one of ours, or as a foreign one where it holds cards without a row."""
+        """Keep the pod with the workloads, or as foreign if it holds cards without a row."""
         if is_foreign(facts, self._rows.held_of(facts.uid).get(facts.node)):
             self._workloads.drop_pod(facts.uid)
             self._fleet.set_foreign(facts)
@@ -35,8 +35,8 @@ class KeptPods:
             self._workloads.set_pod(facts)
         self._place(facts.uid)
 
-    def look_at_rows(self, uid: str) -> None:
-        """The pod's rows have changed: with them a foreign pod may become one of ours, and back."""
+    def refresh_rows(self, uid: str) -> None:
+        """The pod's rows have changed, which can make a foreign pod a managed one, or back."""
         facts = self.facts_of(uid)
         if facts is not None and facts.node:
             was_foreign = uid in self._fleet.foreign.facts
@@ -46,17 +46,17 @@ class KeptPods:
         self._place(uid)
 
     def drop(self, uid: str) -> None:
-        """Forget the pod; nothing happens when it is not known."""
+        """Forget the pod; does nothing if it is not known."""
         facts = self.facts_of(uid)
         if facts is not None and facts.node:
             self._fleet.set_lost(facts.node, uid, ())
         self._fleet.set_hold(uid, None)
         self._fleet.drop_foreign(uid)
         self._workloads.drop_pod(uid)
-        self._upkeep.look_at(uid)
+        self._upkeep.refresh(uid)
 
     def validate(self) -> None:
-        """Assert that every pod is where its facts and rows say."""
+        """Assert that every pod is in the index that its facts and rows call for."""
         ours, foreign = self._workloads.facts, self._fleet.foreign.facts
         assert ours.keys().isdisjoint(foreign)
         for uid, facts in {**ours, **foreign}.items():
@@ -66,7 +66,7 @@ class KeptPods:
         self._fleet.validate(places | {uid: facts.node for uid, facts in foreign.items()})
 
     def _place(self, uid: str) -> None:
-        """Bring up to date what follows from the pod's facts and its rows together."""
+        """Update what follows from the pod's facts and rows together."""
         facts = self.facts_of(uid)
         if facts is not None:
             node = facts.node
@@ -74,6 +74,6 @@ class KeptPods:
                 node, _ = self._workloads.place_of(uid)
                 self._workloads.touch_pod(uid)
             self._fleet.set_hold(uid, facts.hold_on(node) if node else None)
-        self._upkeep.look_at(uid)
+        self._upkeep.refresh(uid)
         if facts is not None and facts.node:
             self._fleet.set_lost(facts.node, uid, self._upkeep.lost_cards(uid))
