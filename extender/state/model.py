@@ -1,8 +1,8 @@
-"""What a decision sees: pods, workloads, queues and nodes as plain values in integers.
+"""What a decision reads: pods, workloads, queues and nodes as plain values in integers.
 
 Built by `extender.state.cluster.ClusterState` for the live controller, and by hand in tests and
-scenario runs. Nothing here refers to the API server. Views are never changed after they are made,
-so snapshots share them; only `NodeTable` has arrays, and a snapshot has its own copy of those.
+scenario runs. Nothing here refers to the API server. Views are immutable, so snapshots share them;
+only `NodeTable` has arrays, and each snapshot has its own copy of it.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from extender.api.objects import NodeSelector, Toleration
 from extender.api.reasons import Refused
 from extender.state.refusals import NONE, Denial, Refusals
 
-#: `gated`: waits for a plan and has no row: held by our gate, or released and its plan revoked.
-#: `nominated`: waits as well, its place is held until victims are gone.
+#: `gated`: pending without a row: held by our gate, or released and then its plan revoked.
+#: `nominated`: pending, with cards reserved until its victims are gone.
 #: `reserved`: has a row that may be bound, and is released or about to be. `bound`: has a node.
 #: `foreign`: neither gated by us nor planned (a direct pod that waits for the extender).
 PodState = Literal["gated", "nominated", "reserved", "bound", "foreign"]
@@ -32,18 +32,18 @@ GPU: Final = 0
 CPU: Final = 1
 MEMORY: Final = 2
 NOTHING: Final[Amounts] = (0, 0, 0)
-#: How long disruption budgets hold back reclaim and preemption where nothing else is said: time
-#: for an application to bring a replica up elsewhere.
+#: How long disruption budgets hold back reclaim and preemption by default: time for an application
+#: to start a replica elsewhere.
 DISRUPTION_BUDGET_S: Final = 120
-#: The longest that an evicted pod has to end where nothing else is said: time to save a large
-#: model, and short enough for an owner to wait for.
+#: The longest grace period of an evicted pod by default: time to save a large model, and short
+#: enough for a quota owner to wait for.
 MAX_GRACE_S: Final = 300
-#: A pod that is still there so long after its grace period has a process that the kernel cannot
+#: A pod that still exists so long after its grace period has a process that the kernel cannot
 #: end, or a finalizer. Kubelet may need minutes to unmount its volumes.
 STUCK_AFTER_S: Final = 300
-#: What queues held lately is counted in millionths of the units of `Amounts`.
+#: `Snapshot.held_lately` counts in millionths of the units of `Amounts`.
 LATELY: Final = 1_000_000
-#: A quota or limit that never binds: more than there can be, and sums of it still fit 64 bits.
+#: A quota or limit that never binds: larger than any cluster, and sums of it still fit 64 bits.
 UNLIMITED: Final = 1 << 50
 
 JobOrder = Literal["fifo", "strict-fifo"]
@@ -52,22 +52,21 @@ PlacementRule = Literal["binpack", "spread", "fgd", "best-fit", "first-fit"]
 
 
 class PodTerm(Struct, frozen=True, gc=False):
-    """One required term of pod (anti-)affinity: pods of the own namespace that have all `labels`,
-    in the domain of nodes that agree on the label `topology_key`."""
+    """One required term of pod (anti-)affinity: it selects pods of the pod's own namespace with all
+    `labels`; a topology domain is the nodes with one value of the label `topology_key`."""
 
     topology_key: str
     labels: tuple[tuple[str, str], ...]
 
 
 class Constraints(Struct, frozen=True, gc=False):
-    """Where a pod may run, as it says itself. Equal constraints are one shared object.
+    """Where a pod may run, by its own spec and history. Equal constraints are one shared object.
 
-    `only_nodes` are those that an unbound pod was released for: it can have no other any more.
+    `only_nodes` are the nodes that an unbound pod was released for; it can no longer use others.
     `barred` are nodes on which kube-scheduler did not bind it, and until when (unix seconds).
-    `volumes` are the node affinities of the volumes it uses, which hold together.
-    `delivery` is how it gets its cards, which its node has to offer, or None where it may ask for
-    none; `share_mib` the share that a
-    claim asks for, which a card of its node has to give as it is, neither more nor less.
+    `volumes` are the node affinities of its volumes; all of them must match.
+    `delivery` is how it gets its cards, which its node has to offer; None if it may request none.
+    `share_mib` is the exact share of one card that a claim requests.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -89,20 +88,20 @@ ANYWHERE = Constraints()
 class PodView(Struct, frozen=True, gc=False, kw_only=True):
     """One live (not terminal) pod. Times are unix seconds; 0 where not yet known.
 
-    `node` and `cards` say what it holds by its row, or where it is bound without one. A pod that
-    is moved still holds these until it is gone; `next_node` and `next_cards` are the place kept
-    for its successor. It says that it saves its work after every `checkpoint_s` of running; 0:
-    never; None: it says nothing. It asks for `grace_s` to end.
-    It is to be gone by `ends_by`, where the API server has said so.
-    `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
-    the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for. `budgets`
-    are the disruption budgets that select it, as `namespace/name`: of several, the first two.
-    `resource_version` is the version this view was read from, for patches that must not be stale;
-    `is_gated` speaks of our gate, `other_gates` names those of others. `is_released`: its plan
-    names its row; `is_direct`: the extender places it. `is_of_job`: a Job makes it again, after
-    a delay that doubles with each pod. `stays`: it is bound, and it is not certain
-    that a pod in its stead could run elsewhere. `answer` is why kube-scheduler does not bind it
-    now, `refusals` where it did not before; `denial` is about its release.
+    `node` and `cards` are its allocation by its row, or by its Binding where it has no row. A pod
+    that is moved keeps these until it is gone; `next_node` and `next_cards` are the reservation for
+    its successor. `checkpoint_s` is how often it saves its work (0: never; None: it does not say).
+    `grace_s` is the termination grace period that it requests; `ends_by` is when a terminating pod
+    must be gone, by the API server.
+    `group` names its leaf in the workload's tree of groups; pods with a higher `order` start first.
+    `labels` are those that pod (anti-)affinity may select. `budgets` are the disruption budgets
+    that select it, as `namespace/name`: the first two.
+    `resource_version` is the version this view was read from, for patches that must not be stale.
+    `is_gated` is about our gate; `other_gates` names the gates of others. `is_released`: its plan
+    names its row; `is_direct`: the extender places it. `is_of_job`: a Job recreates it, after
+    a delay that doubles with each pod. `stays`: it is bound, and a replacement may not fit on
+    another node. `answer` is why kube-scheduler does not bind it now, `refusals` where it did not
+    before; `denial` is why it could not be released.
     """
 
     uid: str
@@ -144,36 +143,35 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as people name it."""
+        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def held_milli(self) -> int:
-        """Milli-GPU that the pod holds: of cards by its row, or as instances that they are cut
-        into."""
+        """Milli-GPU that the pod holds: of cards by its row, or as MIG instances."""
         instances = self.demand.counted_milli if self.node else 0
         return sum(card.milli for card in self.cards) + instances
 
     def is_leaving_at(self, now_s: int) -> bool:
-        """Whether the pod is told to end, and its cards come free soon."""
+        """Whether the pod is terminating and not stuck, so that its cards will soon be free."""
         is_stuck = 0 < self.ends_by < now_s - STUCK_AFTER_S
         return self.is_terminating and not is_stuck
 
     def made_again(self) -> "PodView":
-        """The pod that its controller makes once this one is gone: it waits."""
+        """The pending pod that its controller creates once this one is gone."""
         return replace(
             self, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
         )
 
     def started(self, node: str, cards: tuple[CardShare, ...], now_s: int) -> "PodView":
-        """The pod once it runs there on these cards, since `now_s`."""
+        """The pod as it runs on `node` with these cards, started at `now_s`."""
         return replace(
             self, state="bound", is_gated=False, node=node, cards=cards, started_at=now_s
         )
 
 
 class TopologyRule(Struct, frozen=True, gc=False):
-    """How near to one another pods must (`required`) or should be: levels of a topology."""
+    """The topology levels within which pods must (`required`) or should (`preferred`) be placed."""
 
     topology: str
     required: str | None = None
@@ -183,7 +181,7 @@ class TopologyRule(Struct, frozen=True, gc=False):
 class GroupView(Struct, frozen=True, gc=False, kw_only=True):
     """A node of a workload's tree of groups; leaves hold pods (`PodView.group`).
 
-    `min_member` counts pods of the whole subtree; `min_groups`, where stated, how many children
+    `min_member` counts pods of the whole subtree; `min_groups`, if stated, how many children
     must be satisfied. A group that holds any pod must itself be satisfied.
     """
 
@@ -195,27 +193,27 @@ class GroupView(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ReplicaOf(Struct, frozen=True, gc=False):
-    """The owner of a replica, named within the namespace, and how many of its replicas are kept."""
+    """The owner of a replica, by its name in the namespace, and how many replicas are protected."""
 
     owner: str
     floor: int
 
 
 class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
-    """Pods that are decided as one: a pod group, or a single pod.
+    """Pods that are scheduled together: a pod group, or a single pod.
 
-    `key` is `namespace/name` of the group or of the pod. `pools` are the node pools it may use, in
-    order of preference, already resolved. `problem` is why it can't be placed whatever is free.
-    `doubt` is why kube-scheduler may not bind it where it is placed: it may have free places, but
-    nothing is evicted for it.
-    `tree` is its groups, where it has any besides itself or asks for nearness: its root stands for
-    the workload, with the same minimum. `user` divides a project's share further, where pods name
-    one. A waiting workload evicts nothing in its first `preemption_delay_s` after `waits_since`.
-    `weight` is its weight beside other workloads, where a pool shares among workloads.
-    `stale_since` is when it fell below its minimum (None: it did not); it may stay so for
+    `key` is `namespace/name` of the group or of the pod. `pools` are the node pools it may use,
+    resolved and in order of preference. `problem` is why it can't be placed on any node.
+    `doubt` is why kube-scheduler may refuse to bind it where it is placed: it may use free cards,
+    but nothing is evicted for it.
+    `tree` is its groups, if it has sub-groups or a topology constraint: the root stands for
+    the workload, with the same minimum. `user` divides a project's share further, if pods name
+    one. A pending workload evicts nothing in its first `preemption_delay_s` after `waits_since`.
+    `weight` is its weight in pools that share among workloads.
+    `stale_since` is when it fell below its minimum (None: it did not); it may stay below for
     `stale_grace_s` (None: for ever).
-    `replica` is None where its owner states no floor; which replicas are kept is decided in every
-    cycle (`policy.workloads.floors`), and `is_preemptible` does not say it.
+    `replica` is None if its owner states no floor. Every cycle decides which replicas are protected
+    (`policy.workloads.floors`); `is_preemptible` does not tell.
     """
 
     key: str
@@ -247,7 +245,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
 class MonthHours(Struct, frozen=True, gc=False):
     """A project's budget of one calendar month in a node pool, in milli-GPU-seconds.
 
-    `used` is what it used in `month` (such as 2026-10); empty where that is not known.
+    `used` is what it used in `month` (such as 2026-10), which is empty while that is not known.
     """
 
     budget: int
@@ -255,11 +253,11 @@ class MonthHours(Struct, frozen=True, gc=False):
     month: str = ""
 
     def is_known_at(self, now_s: int) -> bool:
-        """Whether the use of the month of this time is known."""
+        """Whether `used` is of the month of this time."""
         return self.month == month_of(now_s)
 
     def is_spent_at(self, now_s: int) -> bool:
-        """Whether all of the budget is known to be used; of no hours, all always is."""
+        """Whether the budget is known to be used up; a budget of 0 hours always is."""
         return not self.budget or (self.used >= self.budget and self.is_known_at(now_s))
 
 
@@ -267,9 +265,9 @@ class MonthHours(Struct, frozen=True, gc=False):
 class Figures:
     """A queue's figures for one resource, in its unit.
 
-    `quota` and `limit` are `UNLIMITED` where nothing binds; `weight` 0 has no part in what is over
-    quota. `usage_ppm` is what it used in the past, decayed: millionths of what the pool had.
-    `month` is a project's budget of GPU-hours, where it has one.
+    `quota` and `limit` are `UNLIMITED` if nothing binds; a queue of `weight` 0 gets nothing over
+    quota. `usage_ppm` is its decayed past use, in millionths of the pool's capacity.
+    `month` is a project's budget of GPU-hours, if it has one.
     """
 
     quota: int = 0
@@ -285,7 +283,7 @@ UNBOUND: Final = Figures(quota=UNLIMITED)
 
 @dataclass(slots=True, frozen=True)
 class PoolQuota:
-    """A queue's figures in one node pool. Lower ranks share what is over quota first."""
+    """A queue's figures in one node pool. Lower ranks get over-quota resources first."""
 
     gpu: Figures = Figures()
     cpu: Figures = UNBOUND
@@ -299,18 +297,18 @@ class PoolQuota:
 
 
 def department_queue(name: str) -> str:
-    """The queue that stands for a GpuDepartment: a GpuProject may have the same name."""
+    """The queue of a GpuDepartment; the prefix keeps it apart from a GpuProject of that name."""
     return f"department/{name}"
 
 
 def department_of(queue: str) -> str:
-    """The GpuDepartment that the queue stands for; empty where it stands for none."""
+    """The GpuDepartment of a department's queue; empty for other queues."""
     name = queue.removeprefix(department_queue(""))
     return name if name != queue else ""
 
 
 def user_queue(project: str, user: str) -> str:
-    """The queue of one user's work in a project, or of work without a user if `user` is empty."""
+    """The queue of one user in a project; an empty `user` is for workloads that name none."""
     return f"{project}/user/{user}"
 
 
@@ -318,8 +316,8 @@ def user_queue(project: str, user: str) -> str:
 class QueueView:
     """A queue: a department (`parent` empty), a project, or any level in between.
 
-    `name` is unique among all queues: a project's own, or `department_queue` of a department's.
-    A minimum run time is None where the queue states none.
+    `name` is unique among all queues: a project's own name, or `department_queue` of a department.
+    A minimum run time, a budget hold or a grace period is None if the queue states none.
     """
 
     name: str
@@ -334,10 +332,10 @@ class QueueView:
 
 @dataclass(slots=True, frozen=True)
 class ElasticView:
-    """How a node pool may grow: to `max_nodes`, by empty nodes of these figures.
+    """How a node pool may grow: to `max_nodes`, by empty nodes of this shape.
 
-    `provisioning_class` is the autoscaler's word for the kind of scale-up. `reads_pods`: it takes
-    no requests, and adds nodes for pods that kube-scheduler calls unschedulable.
+    `provisioning_class` is the autoscaler's name for the kind of scale-up. `reads_pods`: it takes
+    no requests, and adds nodes for pods that kube-scheduler reports as unschedulable.
     """
 
     max_nodes: int
@@ -346,7 +344,7 @@ class ElasticView:
     card_model: str
     cpu_milli: int
     memory_mib: int
-    #: Labels by which its nodes are selected, and others that they have.
+    #: Labels that select its nodes, and all labels that a new node has.
     selector: tuple[tuple[str, str], ...]
     labels: tuple[tuple[str, str], ...]
     provisioning_class: str
@@ -355,14 +353,14 @@ class ElasticView:
 
 @dataclass(slots=True, frozen=True)
 class PoolView:
-    """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say.
+    """A node pool's policy. `usage_weight_milli` None: the value in the cycle's settings.
 
     Disruption budgets hold back reclaim and preemption for `disruption_budget_s`, and an evicted
-    pod has at most `max_grace_s` to end, unless the project's queue says otherwise. Above its quota
-    a project reclaims only up to its share less `reclaim_band_percent` of it.
-    Pods that do not say how often they save their work do so every `checkpoint_s` (0: never). Nodes
-    are emptied whose pods have run for `consolidate_after_s` (0: none are).
-    `elastic` is None where the pool does not grow.
+    pod has a grace period of at most `max_grace_s`, unless the project's queue says otherwise. A
+    project above its quota reclaims only up to its fair share less `reclaim_band_percent` of it.
+    Pods that do not state how often they save their work are taken to do so every `checkpoint_s`
+    (0: never). Consolidation empties nodes whose pods have run for `consolidate_after_s` (0: none).
+    `elastic` is None if the pool does not grow.
     """
 
     name: str
@@ -381,14 +379,14 @@ class PoolView:
 
 
 def max_grace_s(queue: QueueView | None, pool: PoolView | None) -> int:
-    """The longest that an evicted pod has to end, as its project or else its node pool says."""
+    """The longest grace period of an evicted pod, by its project or else its node pool."""
     if queue is not None and queue.max_grace_s is not None:
         return queue.max_grace_s
     return pool.max_grace_s if pool is not None else MAX_GRACE_S
 
 
 def budget_hold_s(queue: QueueView | None, pool: PoolView | None) -> int:
-    """How long disruption budgets hold back a stop, as its project or else its node pool says."""
+    """How long disruption budgets hold back an eviction, by the project or else the node pool."""
     if queue is not None and queue.disruption_budget_s is not None:
         return queue.disruption_budget_s
     return pool.disruption_budget_s if pool is not None else 0

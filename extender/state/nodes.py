@@ -1,8 +1,8 @@
-"""Flat arrays of what nodes have left, for the kernels: one row a node, `stride` cards a row.
+"""Flat arrays of what nodes have free, for the kernels: one row per node, `stride` cards per row.
 
 Used by the controller's model (cards, CPU, memory, pod slots: `NodeTable`) and by the extender
 (cards only: `CardTable`). `RowIndex` finds the ledger rows of a pod. A node keeps its row number
-`ix` until it is dropped; a dropped row has no name, no cards and is reused by the next new node.
+`ix` until it is dropped; a dropped row has no name and no cards, and the next new node reuses it.
 """
 
 from array import array
@@ -17,11 +17,11 @@ from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeStatus, Row
 from extender.api.objects import ObjectMeta, Taint
 from extender.api.units import MILLI_PER_GPU
 
-#: In `card_free`: the node has no card of this index. Any negative figure means that nothing fits.
+#: In `card_free`: the node has no card of this index. Nothing fits on a card with a negative value.
 ABSENT: Final = -1
 _FIRST_STRIDE: Final = 8
-#: How pods get cards of a node that no DRA driver publishes, of one with a DRA driver, of one whose
-#: DeviceClass also stands for nvidia.com/gpu, and of one whose driver lets claims share cards.
+#: The deliveries that a node offers: without a DRA driver; with one; with one whose DeviceClass
+#: also stands for nvidia.com/gpu; and with one whose driver lets claims share cards.
 BY_NODE: Final[frozenset[Delivery]] = frozenset({"resource", "agent"})
 BY_CLAIM: Final[frozenset[Delivery]] = frozenset({"claim"})
 BY_CLAIM_OR_RESOURCE: Final[frozenset[Delivery]] = frozenset({"claim", "resource"})
@@ -29,7 +29,7 @@ BY_SHARE: Final[frozenset[Delivery]] = frozenset({"share"})
 
 
 def offers_of(ways: Iterable[Delivery]) -> frozenset[Delivery]:
-    """These ways, as the one object for what nodes without a DRA driver offer."""
+    """The set of these deliveries; `BY_NODE` itself if it is equal to that."""
     found = frozenset(ways)
     return BY_NODE if found == BY_NODE else found
 
@@ -39,9 +39,9 @@ class CardTable:
     """What every card of every node has free, by the ledger.
 
     `card_free` is int32[n * stride]: milli free of card c of node ix at `ix * stride + c`, `ABSENT`
-    where there is none. All rows count, nominated ones too, so a card is negative until its victims
-    have left. An unhealthy card has a capacity of 0. `card_mib` is int32[n]: the MiB of each
-    card of the node (of its smallest). `n_cards` is int32[n]: highest card index + 1.
+    if there is none. All rows count, including nominated ones, so a card is negative until the
+    victims are gone. An unhealthy card has a capacity of 0. `card_mib` is int32[n]: the MiB of the
+    node's smallest healthy card. `n_cards` is int32[n]: highest card index + 1.
     `capacity_milli` is int32[n]: 1000 per healthy card. `foreign_milli` is int32[n]: the part of it
     that pods without a row hold.
     """
@@ -58,11 +58,11 @@ class CardTable:
     _dropped: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Rows in the arrays, dropped ones included."""
+        """The number of rows in the arrays, including dropped ones."""
         return len(self.names)
 
     def row_for(self, name: str) -> int:
-        """The node's ix; a new row without cards when the node is not known yet."""
+        """The node's ix; an unknown node gets a new row without cards."""
         ix = self.ix.get(name)
         if ix is not None:
             return ix
@@ -85,7 +85,7 @@ class CardTable:
         return ix
 
     def set_node(self, gpu_node: GpuNode) -> int:
-        """Take the node's devices, its rows, and what pods without a row hold; returns its ix."""
+        """Set the node's devices, its rows, and what pods without a row hold; returns its ix."""
         ix = self.row_for(gpu_node.metadata.name)
         devices = gpu_node.status.devices
         self._clear_cards(ix)
@@ -113,7 +113,7 @@ class CardTable:
         return ix
 
     def drop_node(self, name: str) -> None:
-        """Forget the node; nothing happens when it is not known."""
+        """Forget the node; does nothing if it is not known."""
         ix = self.ix.pop(name, None)
         if ix is None:
             return
@@ -122,14 +122,14 @@ class CardTable:
         self._dropped.append(ix)
 
     def hold(self, ix: int, cards: Iterable[CardShare]) -> None:
-        """Take `cards` of the node; cards that it has no longer are passed over, here and back."""
+        """Allocate `cards` of the node, ignoring cards that it no longer has."""
         at, n_cards = ix * self.stride, self.n_cards[ix]
         for card in cards:
             if card.index < n_cards:
                 self.card_free[at + card.index] -= card.milli
 
     def give_back(self, ix: int, cards: Iterable[CardShare]) -> None:
-        """Undo `hold`."""
+        """Undo `hold`, ignoring cards that the node no longer has."""
         at, n_cards = ix * self.stride, self.n_cards[ix]
         for card in cards:
             if card.index < n_cards:
@@ -141,14 +141,14 @@ class CardTable:
         return self.card_free[at : at + self.n_cards[ix]]
 
     def copy(self) -> "CardTable":
-        """A table of its own with the same figures; costs one memory copy per column."""
+        """An independent copy; costs one memory copy per column."""
         return CardTable(**{each.name: copy(getattr(self, each.name)) for each in fields(self)})
 
     def _hold_foreign(self, ix: int, gpu_node: GpuNode, n_foreign: int) -> None:
-        """Take whole cards of unknown index: those without a row first, the highest index first.
+        """Hold whole cards of unknown index: cards without a row first, the highest index first.
 
-        Where the rows leave too few, cards with a row are taken twice: they stay taken when their
-        rows go. Those of nominated rows are the last, because their pods hold nothing yet.
+        If too few cards have no row, cards with a row are held twice, and stay held when the row
+        goes. Cards of nominated rows come last, because their pods hold nothing yet.
         """
         rank: dict[int, int] = {}
         for row in gpu_node.spec.rows:
@@ -170,7 +170,7 @@ class CardTable:
         self.model[ix] = ""
 
     def _widen(self, stride: int) -> None:
-        """Lay the cards out again with more room per node."""
+        """Copy the cards to a layout with a larger stride."""
         old, old_stride = self.card_free, self.stride
         pad = array("i", [ABSENT] * (stride - old_stride))
         wide = array("i")
@@ -184,13 +184,12 @@ class CardTable:
 class NodeFacts:
     """What the model knows of a node besides its cards.
 
-    The free figures are what is allocatable less what every live pod on the node asks for, pods
-    with nominated rows included; so, like cards, they are negative while victims are leaving.
-    `cpu_milli` and `memory_mib` are all that is allocatable, and so is `counted` of the resources
-    that are counted one by one (MIG instances); `free_counted` is what is left of them. `offers`
-    is how pods can get its cards; `share_steps` are the amounts that its cards give where claims
-    share them. `stays`: an autoscaler would not remove
-    it though no pod with GPUs were there.
+    The free figures are allocatable less the requests of every live pod on the node, including pods
+    with nominated rows; so, like cards, they are negative until victims are gone.
+    `cpu_milli` and `memory_mib` are allocatable, and so is `counted` for resources in whole units
+    (MIG instances); `free_counted` is what is free of these. `offers` is how pods can get its
+    cards; `share_steps` are the amounts of memory that claims can get of a shared card. `stays`: an
+    autoscaler would keep the node even without GPU pods on it.
     """
 
     name: str
@@ -210,8 +209,7 @@ class NodeFacts:
     stays: bool = False
 
 
-#: The columns of a NodeTable, which NodeFacts has under the same names, and what they have where no
-#: node is known.
+#: The columns of a NodeTable, which are fields of NodeFacts too, with their values in an empty row.
 COLUMNS: Final[Mapping[str, Any]] = {
     "pool": "",
     "labels": {},
@@ -235,12 +233,10 @@ class NodeTable:
     """Nodes of the cluster: `cards`, and columns aligned with it by `ix`.
 
     `is_ready` is 1 where pods may be placed: the node exists, is Ready and is not cordoned; 0 for
-    dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
-    `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli` and `memory_mib` (all that is
-    allocatable) int64[n]. `counted` is all that is allocatable of counted resources, and
-    `free_counted` has a dict for nodes with any, else None; `offers` is how pods can get cards, and
-    `share_steps` what claims can get of them. `stays` is 1 as in `NodeFacts`. `copy()` is what a
-    snapshot takes.
+    dropped rows and for nodes whose Node is not known yet. `free_cpu_milli`, `free_memory_mib`,
+    `cpu_milli` and `memory_mib` are int64[n], `free_pods` is int32[n]. `free_counted` is a dict for
+    nodes with counted resources, else None. All columns mean the same as in `NodeFacts`. Snapshots
+    take a `copy()`.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -260,24 +256,24 @@ class NodeTable:
     stays: bytearray = field(default_factory=bytearray)
 
     def __len__(self) -> int:
-        """Rows in the columns, dropped ones included."""
+        """The number of rows in the columns, including dropped ones."""
         return len(self.cards)
 
     def takes_pods(self, name: str) -> bool:
-        """Whether new pods may be placed on the node, which is in the table."""
+        """Whether new pods may be placed on the node, which must be in the table."""
         return bool(self.is_ready[self.cards.ix[name]])
 
     def ix_of(self, name: str) -> int | None:
-        """The node's row, or None when it is not known."""
+        """The node's row, or None if it is not known."""
         return self.cards.ix.get(name)
 
     def pool_of(self, name: str) -> str:
-        """The node's pool; empty where the node or its pool is not known."""
+        """The node's pool; empty if the node or its pool is not known."""
         ix = self.cards.ix.get(name)
         return "" if ix is None else self.pool[ix]
 
     def set_node(self, facts: NodeFacts) -> int:
-        """Take what is known of the Node; its cards stay as they are. Returns its ix."""
+        """Set all columns of the node but its cards. Returns its ix."""
         ix = self.cards.row_for(facts.name)
         self._grow()
         for name in COLUMNS:
@@ -286,19 +282,19 @@ class NodeTable:
         return ix
 
     def set_cards(self, gpu_node: GpuNode) -> int:
-        """Take the node's cards from its GpuNode; its other columns stay as they are."""
+        """Set the node's cards from its GpuNode, and no other columns. Returns its ix."""
         ix = self.cards.set_node(gpu_node)
         self._grow()
         return ix
 
     def add_empty(self, facts: NodeFacts, devices: list[Device]) -> None:
-        """Take a node on which nothing runs."""
+        """Add a node on which nothing runs."""
         status = GpuNodeStatus(devices=devices)
         self.set_cards(GpuNode(metadata=ObjectMeta(name=facts.name), status=status))
         self.set_node(facts)
 
     def drop_node(self, name: str) -> None:
-        """Forget the node, its cards and all; nothing happens when it is not known."""
+        """Forget the node and its cards; does nothing if it is not known."""
         ix = self.cards.ix.get(name)
         if ix is None:
             return
@@ -307,7 +303,7 @@ class NodeTable:
             getattr(self, column)[ix] = blank
 
     def hold(self, ix: int, demand: Demand, cards: Iterable[CardShare] = ()) -> None:
-        """Take one pod's cards, CPU, memory and slot of the node."""
+        """Allocate one pod's cards, CPU, memory, counted resources and pod slot on the node."""
         self.cards.hold(ix, cards)
         self.free_cpu_milli[ix] -= demand.cpu_milli
         self.free_memory_mib[ix] -= demand.memory_mib
@@ -325,17 +321,17 @@ class NodeTable:
             self._count(ix, demand, 1)
 
     def copy(self) -> "NodeTable":
-        """A table of its own with the same figures; labels and taints themselves are shared."""
+        """An independent copy; labels and taints themselves are shared."""
         found = NodeTable(self.cards.copy(), **{name: getattr(self, name)[:] for name in COLUMNS})
         found.free_counted = [dict(free) if free else None for free in self.free_counted]
         return found
 
     def gpu_milli(self, ix: int) -> int:
-        """All that queues can be charged for on the node: its cards and its MIG instances."""
+        """All that queues can be charged for on the node: its cards and MIG instances, in milli."""
         return self.cards.capacity_milli[ix] + slices_milli(self.counted[ix].items())
 
     def fits_counted(self, ix: int, demand: Demand) -> bool:
-        """Whether the node has what the demand counts one by one."""
+        """Whether the node has the demand's counted resources free."""
         free = self.free_counted[ix] or {}
         return all(free.get(name, 0) >= n for name, n in demand.counted)
 
@@ -354,13 +350,13 @@ class NodeTable:
 
 @dataclass(slots=True)
 class RowIndex:
-    """Which ledger rows a pod has, by its UID: normally one, two while it changes its node."""
+    """The ledger rows of each pod, by its UID: normally one, two while it is moved."""
 
     _by_uid: dict[str, dict[str, Row]] = field(default_factory=dict)
     _uids_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def set_rows(self, node: str, rows: Iterable[Row]) -> None:
-        """Take `rows` as all rows of `node`; costs the node's old and new rows."""
+        """Replace all rows of `node`; costs the node's old and new rows."""
         for uid in self._uids_of.pop(node, ()):
             held = self._by_uid[uid]
             del held[node]
@@ -373,5 +369,5 @@ class RowIndex:
             self._by_uid.setdefault(uid, {})[node] = row
 
     def held_of(self, uid: str) -> Mapping[str, Row]:
-        """The pod's rows by node name; empty when it has none. Not to be changed."""
+        """The pod's rows by node name; empty if it has none. Callers must not change it."""
         return self._by_uid.get(uid, {})

@@ -1,1 +1,1 @@
-"""What a pod says of itself, read once per event and kept instead of the pod."""
+"""What a pod's own fields say, read once per event and kept instead of the pod."""

@@ -1,7 +1,7 @@
-"""What a pod asks for besides GPUs, CPU and memory, and what of it a plan can answer for.
+"""What a pod requests besides GPUs, CPU and memory, and which of it a plan can satisfy.
 
-A volume's node affinity is a filter on nodes. What is not understood is left to kube-scheduler, as
-a doubt: such a pod may have a free place, but nothing is evicted for it.
+A volume's node affinity filters nodes. Requests that are not understood are left to kube-scheduler,
+as a doubt: such a pod may use free cards, but nothing is evicted for it.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ _DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 class VolumeView(Struct, frozen=True):
     """What is known of a PersistentVolumeClaim.
 
-    `problem`: why no pod can use it now. `doubt`: why a node may turn out not to do. `affinity`:
-    the nodes from which its volume can be reached; None: all.
+    `problem`: why no pod can use it now. `doubt`: why a planned node may turn out unsuitable.
+    `affinity`: the nodes from which its volume can be reached; None: all.
     """
 
     problem: str = ""
@@ -31,8 +31,7 @@ UNREAD: Final = VolumeView(problem="it is yet to be read")
 
 
 def read_claim_names(pod: Pod) -> tuple[str, ...]:
-    """The PersistentVolumeClaims of the pod, those made for it by the API server's controllers
-    included, in the pod's namespace."""
+    """The PersistentVolumeClaims of the pod, including those of its ephemeral volumes."""
     found = []
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
@@ -43,8 +42,8 @@ def read_claim_names(pod: Pod) -> tuple[str, ...]:
 
 
 def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
-    """What the pod, which gets its cards by `delivery`, asks for that no plan answers for, in
-    words; empty: nothing."""
+    """The requests of the pod that no plan checks, in words; empty if there are none. `delivery` is
+    how it gets its cards."""
     spec = pod.spec
     containers = [*spec.containers, *(spec.init_containers or ())]
     spreads = spec.topology_spread_constraints or ()
@@ -61,7 +60,7 @@ def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
 def judge_volumes(
     key: str, claims: tuple[str, ...], known: dict[str, VolumeView], namespace: str
 ) -> tuple[Refused | None, str, tuple[NodeSelector, ...]]:
-    """Why the pod `key` can't run anywhere, what is in doubt, and its volumes' node affinities."""
+    """Why the pod `key` can't run on any node, its doubts, and its volumes' node affinities."""
     views = [(name, known.get(f"{namespace}/{name}", UNREAD)) for name in claims]
     for name, view in views:
         if view.problem:

@@ -1,6 +1,6 @@
-"""Where a pod may run, as it says itself and as its history says; what it leaves to kube-scheduler.
+"""Where a pod may run, by its spec and its history, and what a plan leaves to kube-scheduler.
 
-Equal constraints are one object, since thousands of pods of an owner have the same.
+Equal constraints are one object, since the thousands of pods of an owner have the same.
 """
 
 from typing import Final
@@ -15,27 +15,27 @@ from extender.state.pods.claims import read_doubts as read_spec_doubts
 from extender.state.pods.narrowing import Narrowed, read_narrowing
 from extender.state.refusals import read_refusals
 
-#: Bytes of distinct constraints that are shared before the table is started anew.
+#: Bytes of distinct constraints that are shared before the table is cleared.
 _MAX_SHARED_BYTES: Final = 8 * 2**20
-#: More than this of one pod is not kept, whatever a tenant writes: 100,000 pods are in memory.
+#: Larger constraints or labels of one pod are not kept: 100,000 pods are in memory.
 MAX_BYTES: Final = 16 * 2**10
 _NO_AFFINITY: Final = Affinity()
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Comma separated names, in order, each once."""
+    """Comma separated names, in order and without duplicates."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
 
 
 class _Shared:
-    """Equal constraints as one object, in a table of bounded size."""
+    """One object for equal constraints, from a table of bounded size."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Constraints] = {}
         self._n_bytes = 0
 
     def one_for(self, constraints: Constraints) -> Constraints | None:
-        """The one object for constraints equal to these; None where they are too large to keep."""
+        """The shared object equal to these constraints; None if they are too large to keep."""
         if constraints == ANYWHERE:
             return ANYWHERE
         key = msgspec.msgpack.encode(constraints)
@@ -56,15 +56,16 @@ _shared: Final = _Shared()
 
 
 def share(constraints: Constraints) -> Constraints:
-    """The one object for constraints equal to these, as far as they are kept in common."""
+    """The shared object equal to these constraints; they themselves if too large to share."""
     return _shared.one_for(constraints) or constraints
 
 
 def read_constraints(
     pod: Pod, delivery: Delivery = "resource", gpu_memory_mib: int = 0
 ) -> Constraints | None:
-    """Where the pod, which gets its cards by `delivery`, may run; None where it says so in more
-    than `MAX_BYTES`. `gpu_memory_mib` is what it asks for in MiB."""
+    """Where the pod may run; None if its constraints take more than `MAX_BYTES`.
+
+    It gets its cards by `delivery`, and requests `gpu_memory_mib` MiB of them."""
     spec = pod.spec
     affinity = spec.affinity or _NO_AFFINITY
     to_nodes = affinity.node_affinity
@@ -80,7 +81,7 @@ def read_constraints(
             gpu_models=split_names(pod.metadata.annotation(MODEL_SELECTOR)),
             pod_affinity=_read_terms(affinity.pod_affinity),
             pod_anti_affinity=_read_terms(affinity.pod_anti_affinity),
-            # Its successor starts anew.
+            # These bind this pod only: its successor may run elsewhere.
             only_nodes=() if is_bound else narrowed.nodes,
             barred=() if is_bound else tuple((at.name, at.until) for at in refusals.nodes),
             delivery=delivery,
@@ -90,13 +91,13 @@ def read_constraints(
 
 
 def was_released(pod: Pod) -> bool:
-    """Whether the controller planned the pod once; the annotations are its own."""
+    """Whether the controller ever planned the pod: only the controller sets these annotations."""
     note = pod.metadata.annotation
     return bool(note(names.ANNOTATION_PLAN) or note(names.ANNOTATION_REVOKED))
 
 
 def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
-    """What of the pod's wishes a plan leaves to kube-scheduler, in words."""
+    """The constraints of the pod that a plan leaves to kube-scheduler, in words."""
     affinity = pod.spec.affinity or _NO_AFFINITY
     terms = [
         term
@@ -110,10 +111,9 @@ def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
 
 
 def _read_terms(affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
-    """The required terms that are about pods of the own namespace with certain labels.
+    """The required terms that select pods of the own namespace by plain labels.
 
-    A plan leaves other terms aside: kube-scheduler, which knows all pods, has the last word on
-    every one of them.
+    A plan ignores other terms. kube-scheduler checks all of them, because it knows all pods.
     """
     listed = affinity.required or () if affinity else ()
     return tuple(term for term in map(_read_term, listed) if term is not None)

@@ -1,6 +1,6 @@
-"""What a pod says of itself, read once per event and kept instead of the pod.
+"""What a pod's own fields say, read once per event and kept instead of the pod.
 
-Rows, projects and groups are not looked at here: `extender.state.workloads.collection` joins them.
+Rows, projects and groups are not read here: `extender.state.workloads.collection` joins them.
 """
 
 import re
@@ -61,33 +61,33 @@ from extender.state.pods.restarts import read_restart_policy
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
-#: Longer reasons are none of ours.
+#: Reasons that are longer are not ours.
 _MAX_REASON: Final = 63
-#: Distinct labels and controllers that are shared: most are the same on all pods of an owner, and
-#: these come one after the other. More would only keep those of owners that are long gone.
+#: How many distinct labels and controllers are shared. Pods of one owner come one after the other
+#: and mostly have the same; a larger table would only keep those of owners long gone.
 _MAX_SHARED: Final = 4_096
 _labels: dict[tuple[str, str], tuple[str, str]] = {}
 _makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
-#: What the API server fills in.
+#: The API server's default.
 _GRACE_S: Final = 30
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
-    """A live pod that matters to Ballast: it wants GPUs, or waits or has waited at our gate.
+    """A live pod that matters to Ballast: it requests GPUs, or has or had our gate.
 
-    `group` is the name of its group, empty without one, and `sub_group` its leaf in there; `pools`
-    and `nearness` are what its annotations ask for. `plan` is the controller's annotation;
-    `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
-    make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work, and
-    `weight` where it states none; `run_s` is None where it does not say how long it runs.
-    `is_held`: its owner does not want it to start yet.
+    `group` is the name of its group, empty without one, and `sub_group` its leaf in it; `pools`
+    and `nearness` are the node pools and topology levels in its annotations. `plan` is the
+    controller's annotation; `written_cards` are the cards in the annotation of its Binding. `owner`
+    is the UID of the controller that would recreate it. `checkpoint_s` is None if the pod does not
+    say how often it saves its work, `run_s` if it does not say how long it runs; `weight` is 0
+    if it states none. `is_held`: its owner does not want it to start yet.
     `has_read_claims`: it names ResourceClaims, and the webhook has read them for its project.
-    `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
-    `held_cpu_milli` and `held_memory_mib` are what kubelet gave it, which an in-place resize may
-    leave above the demand for a while.
+    `plugin_cards` counts whole cards from the device plugin; `is_mirror`: kubelet made it.
+    `held_cpu_milli` and `held_memory_mib` are what kubelet allocated, which may exceed the demand
+    for a while after an in-place resize.
     """
 
     uid: str
@@ -145,24 +145,24 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_controlled(self) -> bool:
-        """Whether an owner makes the pod again."""
+        """Whether a controller would recreate the pod."""
         return bool(self.owner)
 
     @property
     def is_of_job(self) -> bool:
-        """Whether a Job of Kubernetes (batch/v1) makes it."""
+        """Whether a Job (batch/v1) creates the pod."""
         maker = self.maker
         return maker is not None and maker.kind == "Job" and maker.api_version.startswith("batch/")
 
     @property
     def is_direct(self) -> bool:
-        """Whether the extender places the pod: it was never planned, is no member of a group, and
-        may be evicted.
+        """Whether the extender places the pod: it was never planned, has no group, is preemptible,
+        and requests no share by a claim.
 
-        Pods of a group are planned together or not at all, whether they have our gate or not. Work
-        that may not be evicted stays within its quota, so one program alone counts it: the
-        extender could place such a pod while the controller gives the same quota to another. Nor
-        does the extender know which nodes give shares by claims.
+        The pods of a group are planned together or not at all, with our gate or without. Only the
+        controller places non-preemptible pods, which must stay within quota: if the extender placed
+        them too, both could use the same quota for different pods. The extender does not know which
+        nodes give shares by claims.
         """
         has_plan = self.is_gated or self.plan or self.revoked
         is_preemptible = names.is_preemptible(self.priority, self.preemptibility)
@@ -170,21 +170,21 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
         return is_preemptible and not (has_plan or self.group or is_share)
 
     def hold_on(self, node: str) -> HostHold:
-        """What the pod takes of the node where it is or is meant to be."""
+        """What the pod holds of the node where it is or is planned, besides cards."""
         cpu_milli = max(self.demand.cpu_milli, self.held_cpu_milli)
         memory_mib = max(self.demand.memory_mib, self.held_memory_mib)
         return HostHold(node, cpu_milli, memory_mib, self.demand.counted)
 
 
 def unix_s(moment: datetime | None) -> int:
-    """Unix seconds of an API time, 0 for none."""
+    """Unix seconds of an API time; 0 for None."""
     return int(moment.timestamp()) if moment else 0
 
 
 def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
-    """Whether the pod is kept in full: it wants GPUs, even in words we refuse, or was at our gate.
+    """Whether the pod is kept in full: it requests GPUs, even in a form we refuse, or had our gate.
 
-    Told from the pod as it is now, so that a restart keeps the same pods.
+    Decided from the pod as it is now, so a restart keeps the same pods.
     """
     if names.GATE in pod.gates or was_released(pod):
         return True
@@ -192,9 +192,9 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
 
 
 def waits_elsewhere(pod: Pod) -> bool:
-    """Whether the pod waits for another scheduler, which decides alone where it runs.
+    """Whether the pod waits for another scheduler, which alone decides where it runs.
 
-    It was created before a project listed its namespace. Once it is bound, it holds its cards.
+    It was created before a project listed its namespace. Once bound, it counts by its cards.
     """
     is_waiting = not (pod.spec.node_name or names.GATE in pod.gates or was_released(pod))
     return is_waiting and pod.spec.scheduler_name != names.SCHEDULER_NAME
@@ -211,12 +211,12 @@ def group_of(pod: Pod) -> str:
 
 
 def is_held(meta: ObjectMeta) -> bool:
-    """Whether the annotation on the pod or GpuPodGroup says that its pods are not to start."""
+    """Whether an annotation on the pod or GpuPodGroup says that its pods should not start."""
     return meta.annotation(names.ANNOTATION_HOLD) == names.HOLD
 
 
 def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
-    """The facts of a pod, given the `demand` that `read_demand` returned for it."""
+    """The facts of a pod; `demand` is what `read_demand` returned for it."""
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = host_demand(pod) if isinstance(demand, Refused) else demand
     held = held_of_host(pod)
@@ -283,15 +283,15 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     )
 
 
-#: Seconds between its saves, weight, seconds that it runs.
+#: Seconds between its saves, weight, seconds that it will run.
 _Plans = tuple[int | None, int, int | None]
 
 
 def _read_words(
     pod: Pod, demand: Demand
 ) -> tuple[tuple[int, SubGroups], tuple[int, int], _Plans, Refused | None]:
-    """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
-    (seconds between its saves, weight, seconds that it runs), and what is wrong."""
+    """The pod's (minMember, sub-groups), its compute (request, limit) in milli, its (seconds
+    between saves, weight, seconds that it will run), and the first value that is malformed."""
     meta, refused = pod.metadata, None
     min_member = weight = 0
     checkpoint_s: int | None = None
@@ -313,12 +313,12 @@ def _read_words(
 
 
 def _is_holder(meta: ObjectMeta) -> bool:
-    """Whether it is the node agent's own pod, which stands for a card that the ledger shares."""
+    """Whether it is the node agent's own pod, which keeps the device plugin off a shared card."""
     return meta.namespace == names.NODE_NAMESPACE and meta.name.startswith(names.HOLDER_PREFIX)
 
 
 def read_cards(text: str) -> tuple[CardShare, ...]:
-    """Cards as a Binding writes them, `<index>:<milli>:<MiB>` each; empty when not understood."""
+    """Cards as a Binding writes them, `<index>:<milli>:<MiB>` each; empty if not understood."""
     parts = text.split(",") if text else []
     cards = []
     for part in parts:
@@ -330,7 +330,7 @@ def read_cards(text: str) -> tuple[CardShare, ...]:
 
 
 def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:
-    """Why a pod that asks for no GPU is not released: the ledger has nothing to reserve for it."""
+    """Why a gated pod that requests no GPU is not released: the ledger has nothing to reserve."""
     if names.GATE not in pod.gates or demand.is_gpu_work:
         return None
     meta = pod.metadata
@@ -344,7 +344,7 @@ def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:
 def _refuse_large(
     meta: ObjectMeta, constraints: Constraints | None, labels: Labels | None
 ) -> Refused | None:
-    """Why a pod of which not everything is kept is not planned."""
+    """Why a pod with labels or constraints that are too large to keep is not planned."""
     too_large = "labels" if labels is None else ""
     if constraints is None:
         too_large = "node selector, affinity and tolerations"
@@ -355,7 +355,7 @@ def _refuse_large(
 
 
 def _share_labels(labels: Mapping[str, str]) -> Labels | None:
-    """The labels by name; equal pairs are one object. None where they are too many to be kept."""
+    """The labels by name; equal pairs are one object. None if they are too large to keep."""
     if sum(len(key) + len(value) for key, value in labels.items()) > MAX_BYTES:
         return None
     if len(_labels) >= _MAX_SHARED:
@@ -364,7 +364,7 @@ def _share_labels(labels: Mapping[str, str]) -> Labels | None:
 
 
 def _share_maker(meta: ObjectMeta) -> OwnerReference | None:
-    """The pod's controller; pods of one controller share one object."""
+    """The pod's controller; all pods of a controller share one object."""
     maker = meta.controller
     if maker is None:
         return None
@@ -375,7 +375,7 @@ def _share_maker(meta: ObjectMeta) -> OwnerReference | None:
 
 
 def _read_placed_reason(pod: Pod) -> str:
-    """The reason of the pod's condition `ballast.dev/Placed` while that is False, else empty."""
+    """The reason of the condition `ballast.dev/Placed` while it is False, else empty."""
     for each in pod.status.conditions or ():
         if each.type == names.CONDITION_PLACED and each.status == "False":
             return sys.intern(each.reason[:_MAX_REASON])
@@ -387,7 +387,7 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def _read_nearness(notes: Mapping[str, str]) -> TopologyConstraint | None:
-    """What the annotations ask of nearness; None when that is nothing."""
+    """The topology constraint in the annotations; None if there is none."""
     required = first_of(notes, TOPOLOGY_REQUIRED_KEYS)
     preferred = first_of(notes, TOPOLOGY_PREFERRED_KEYS)
     if not required and not preferred:
@@ -400,7 +400,7 @@ def _read_nearness(notes: Mapping[str, str]) -> TopologyConstraint | None:
 
 
 def _priority(spec: PodSpec, kind: str) -> int:
-    """The pod's priority; the API server's admission states it, hand-made pods may only name it."""
+    """The pod's priority. Admission sets it; pods made by hand may only name a class."""
     if spec.priority is not None:
         return spec.priority
     usual = names.CLASS_OF_KIND.get(kind, names.CLASS_OF_KIND["training"])

@@ -1,4 +1,4 @@
-"""What a pod takes of its node besides cards: CPU, memory and counted resources."""
+"""What a pod holds of its node besides cards: CPU, memory and counted resources."""
 
 from contextlib import suppress
 
@@ -13,9 +13,9 @@ from extender.api.units import UnitError, parse_cpu, parse_memory
 
 
 class HostHold(Struct, frozen=True, gc=False):
-    """What one pod takes of its node besides cards.
+    """What one pod holds of its node besides cards.
 
-    `is_lasting`: it has no GPUs, and an autoscaler does not call a node empty on which it runs.
+    `is_lasting`: it has no GPUs, and autoscalers do not count a node that runs it as empty.
     """
 
     node: str
@@ -26,7 +26,7 @@ class HostHold(Struct, frozen=True, gc=False):
 
 
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
-    """What a pod without GPUs takes of the node it is bound to."""
+    """What a pod without GPUs holds of the node it is bound to."""
     host = host_demand(pod) if isinstance(demand, Refused) else demand
     cpu_milli, memory_mib = held_of_host(pod)
     return HostHold(
@@ -39,17 +39,16 @@ def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
 
 
 def _is_lasting(pod: Pod) -> bool:
-    """Whether the pod is no part of its node, as pods of DaemonSets and of the node's own files
-    are."""
+    """Whether the pod keeps its node in use: it is no DaemonSet pod and no static pod."""
     owner = pod.metadata.controller
     is_part = owner is not None and owner.kind in ("DaemonSet", "Node")
     return not is_part and not pod.metadata.annotation(names.ANNOTATION_MIRROR)
 
 
 def host_demand(pod: Pod) -> Demand:
-    """CPU and memory that a refused pod asks for: it may be bound all the same.
+    """CPU, memory and counted resources of a pod with a refused GPU request: it may be bound.
 
-    What is not understood counts nothing.
+    Quantities that are not understood count as zero.
     """
     cpu_milli = memory_mib = 0
     counted: tuple[tuple[str, int], ...] = ()
@@ -63,7 +62,7 @@ def host_demand(pod: Pod) -> Demand:
 
 
 def held_of_host(pod: Pod) -> tuple[int, int]:
-    """CPU and memory that the bound pod holds of its node; (0, 0) before it is bound."""
+    """CPU in milli and memory in MiB that the bound pod holds; (0, 0) before it is bound."""
     if not pod.spec.node_name:
         return 0, 0
     return host_held(pod, "cpu", parse_cpu), host_held(pod, "memory", parse_memory)

@@ -1,7 +1,7 @@
-"""What the release of a pod added to its node affinity, told from what the pod asked for itself.
+"""Separates what the release of a pod added to its node affinity from the pod's own terms.
 
 `extender.cycle.pods.release` appends to every required term a requirement on `metadata.name`, once
-for each node that the pod was released for.
+for each node in the plan.
 """
 
 from msgspec import Struct

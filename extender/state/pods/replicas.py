@@ -1,4 +1,4 @@
-"""Whether a pod is one of several replicas of an owner that states a floor."""
+"""Whether a pod is a replica of an owner that states a floor."""
 
 from contextlib import suppress
 
@@ -10,7 +10,7 @@ from extender.state.model import ReplicaOf
 
 
 def read_replica(meta: ObjectMeta) -> ReplicaOf | None:
-    """The owner and its floor; None where none is stated, or one that is not understood."""
+    """The owner and its floor; None if no valid floor is stated."""
     owner, floor = meta.label(names.LABEL_REPLICA_OF), 0
     with suppress(UnitError):
         floor = read_floor(meta.annotations)

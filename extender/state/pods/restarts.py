@@ -1,4 +1,4 @@
-"""Whether kubelet starts the containers of a pod again after a failure."""
+"""Whether kubelet restarts the containers of a pod after a failure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,9 +10,9 @@ _RESTARTING: Final[Mapping[str, RestartPolicy]] = {"Always": "Always", "OnFailur
 
 
 def read_restart_policy(spec: PodSpec) -> RestartPolicy:
-    """The pod's policy; Never if one container has that as its own (KEP-5307), or if none is known.
+    """The pod's policy; Never if a container has its own policy Never (KEP-5307), or if unknown.
 
-    With any other answer, kubelet restarts every container of the pod that fails, except ephemeral
+    With any other result, kubelet restarts every container of the pod that fails, except ephemeral
     ones: they are added later, and a row does not name containers.
     """
     containers = [*spec.containers, *(spec.init_containers or ())]
