@@ -1,1 +1,1 @@
-"""Pods joined into workloads: their group, what it needs to run, and successors of moved pods."""
+"""Joins pods into workloads: their groups and minimums, and successors of moved pods."""

@@ -1,6 +1,6 @@
-"""Which labels of pods are looked at: those that some pod's (anti-)affinity asks for.
+"""The label keys that pod (anti-)affinity of any live pod selects by.
 
-Most clusters ask for none or a few, so views carry these alone and stay small.
+Most clusters have none or a few, so views carry only these labels and stay small.
 """
 
 from collections import Counter
@@ -10,13 +10,13 @@ from extender.state.pods.facts import Labels, PodFacts
 
 
 class AskedLabels:
-    """How many live pods ask for each label key."""
+    """How many live pods select by each label key."""
 
     def __init__(self) -> None:
         self._n: Counter[str] = Counter()
 
     def exchange(self, before: PodFacts | None, after: PodFacts | None) -> bool:
-        """A pod's facts have changed; returns whether other keys are asked for now."""
+        """Replace a pod's facts; returns whether the set of selected keys changed."""
         old = _keys_of(before) if before else frozenset()
         new = _keys_of(after) if after else frozenset()
         if old == new:
@@ -30,11 +30,11 @@ class AskedLabels:
         return known != set(self._n)
 
     def labels_of(self, facts: PodFacts) -> Labels:
-        """The pod's labels that are asked for, by name."""
+        """The pod's labels that some pod selects by, sorted by key."""
         return tuple(pair for pair in facts.labels if pair[0] in self._n) if self._n else ()
 
     def validate(self, facts: Iterable[PodFacts]) -> None:
-        """Assert that the counts are those of these pods."""
+        """Assert that the counts match these pods."""
         assert self._n == Counter(key for each in facts for key in _keys_of(each))
 
 

@@ -1,4 +1,4 @@
-"""How a workload's view is made of its pods, their rows, their group, project and topologies."""
+"""Builds a workload's view from its pods, their rows, its group, project and topologies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,10 +21,10 @@ from extender.state.trees import collapsed, leaves_of, tree_of
 from extender.state.workloads.own_groups import is_for
 from extender.state.workloads.stated import spec_of
 
-#: Of several rows of an unbound pod, that of the highest rank counts.
+#: If an unbound pod has several rows, the one of the highest rank counts.
 RANK: Final = {"nominated": 0, "reserved": 1, "bound": 2}
 
-#: What a GpuPodGroup says -> the word of the pods' label.
+#: Values in a GpuPodGroup -> the values of the pods' label.
 PREEMPTIBILITIES: Final = {
     "": "",
     "Preemptible": names.PREEMPTIBLE,
@@ -35,7 +35,7 @@ Listed = Sequence[PodFacts]
 
 
 class Assembly:
-    """Joins what is known into views. Remembers nothing but the values of priority classes."""
+    """Joins what is known into views."""
 
     def __init__(
         self, rows: RowIndex, queues: Queues, topologies: Topologies, budgets: BudgetIndex
@@ -50,7 +50,7 @@ class Assembly:
         self.class_values: dict[str, int | None] = dict(names.CLASS_VALUES)
 
     def set_class_value(self, name: str, value: int | None) -> bool:
-        """Take the value of a priority class, None when the class is gone; whether it is new."""
+        """Set the value of a priority class, None if it is deleted; returns whether it is new."""
         values = {**self.class_values, name: names.CLASS_VALUES.get(name)}
         if value is not None:
             values[name] = value
@@ -59,7 +59,7 @@ class Assembly:
         return is_new
 
     def place_of(self, facts: PodFacts) -> tuple[str, Row | None]:
-        """Where the pod is or is meant to be, and the row that says so ("" and None: nowhere)."""
+        """The pod's node, current or planned, and its row there; ("", None) if it has neither."""
         rows = self._rows.held_of(facts.uid)
         if facts.node:
             return facts.node, rows.get(facts.node)
@@ -72,7 +72,7 @@ class Assembly:
         return max(rows.items(), key=lambda held: (RANK[held[1].state], held[1].epoch, held[0]))
 
     def node_labels_of(self, facts: Listed, group: GpuPodGroup | None) -> Mapping[str, str]:
-        """What the pods' project demands of nodes for their kind of work."""
+        """The node labels that the pods' project requires for their kind of workload."""
         project = self._project_of(facts, group)
         name = "" if isinstance(project, Refused) else project
         return self._queues.labels_for(name, kind_of(facts))
@@ -82,7 +82,7 @@ class Assembly:
     ) -> WorkloadView:
         """The view of the workload with this key; `facts` and `pods` are in the same order."""
         first = facts[0]
-        project, pools, problem = self._rights_of(facts, group)
+        project, pools, problem = self._project_and_pools(facts, group)
         spec = spec_of(facts, group, self.job_sizes)
         tree = self._tree_of(facts, spec)
         if isinstance(tree, Refused):
@@ -116,7 +116,7 @@ class Assembly:
         )
 
     def pod(self, facts: PodFacts, node_labels: Mapping[str, str], labels: Labels) -> PodView:
-        """The view of one pod; `labels` are those that (anti-)affinity asks for."""
+        """The view of one pod; `labels` are those that (anti-)affinity of pods selects by."""
         node, row = self.place_of(facts)
         next_node, next_row = self._next_of(facts)
         constraints = facts.constraints
@@ -176,7 +176,7 @@ class Assembly:
         return Refused(Reason.RELEASE_REFUSED, denial.message) if denial else None
 
     def _claims_of(self, facts: Listed) -> tuple[Refused | None, Refused | None]:
-        """Why pods that wait can't run anywhere, and why a place may turn out not to do."""
+        """Why pending pods can't run on any node, and why kube-scheduler may refuse a placement."""
         doubt: Refused | None = None
         for fact in facts:
             if fact.node or not (fact.claims or fact.doubts):
@@ -192,14 +192,14 @@ class Assembly:
         return None, doubt
 
     def _next_of(self, facts: PodFacts) -> tuple[str, Row | None]:
-        """Where the place for the pod's successor is, if the pod is moved."""
+        """Where cards are reserved for the pod's successor, if the pod is moved."""
         if facts.node and facts.is_terminating:
             for node, row in self._rows.held_of(facts.uid).items():
                 if row.move is not None and node != facts.node:
                     return node, row
         return "", None
 
-    def _rights_of(
+    def _project_and_pools(
         self, facts: Listed, group: GpuPodGroup | None
     ) -> tuple[str, tuple[str, ...], Refused | None]:
         """The workload's project and node pools, and why it can't be placed, if it can't."""
@@ -217,25 +217,25 @@ class Assembly:
     def _project_of(self, facts: Listed, group: GpuPodGroup | None) -> str | Refused:
         """The project of the namespace, unless the group names another.
 
-        The labels of the pods do not count: admission wrote or checked them when the pods were
-        created, they cannot be changed, and the namespace may have moved to another project since.
+        Labels of pods do not count. Admission set or checked them when the pods were created; they
+        can't change, but the namespace may have moved to another project since.
         """
         return self.project_of(facts[0].namespace, group.spec.project if group else "")
 
     def project_of(self, namespace: str, named: str) -> str | Refused:
-        """The project of the namespace, or why work there may not name the project `named`."""
+        """The project of the namespace, or why its workloads may not name the project `named`."""
         return self._queues.project_of(namespace, named)
 
     def _charged_to(self, namespace: str) -> str:
-        """The project of a workload that may not run as it names itself; empty where there is none.
+        """The project charged for a workload if its own choice is refused; empty if there is none.
 
-        What runs is charged to the project of its namespace, whatever its labels or group say.
+        Running pods are charged to the project of their namespace, whatever label or group says.
         """
         found = self.project_of(namespace, "")
         return "" if isinstance(found, Refused) else found
 
     def _tree_of(self, facts: Listed, spec: GpuPodGroupSpec) -> GroupView | Refused | None:
-        """The tree of groups where there are any or nearness is asked for, or what is wrong."""
+        """The tree of groups, None without sub-groups and topology constraint, or what is wrong."""
         nearness = spec.topology_constraint
         nearness = nearness or next((fact.nearness for fact in facts if fact.nearness), None)
         if not spec.sub_groups and nearness is None:
@@ -263,7 +263,7 @@ class Assembly:
         return self._topologies.rule_of(asked) if asked else None
 
     def _class_value(self, group: GpuPodGroup | None, project: str) -> int | None:
-        """The priority that the group states by a class that we know and its project allows."""
+        """The priority of the group's priority class, if known and allowed by the project."""
         name = group.spec.priority_class_name if group else ""
         if self._queues.refuse_class(project, name, self.class_values):
             return None
@@ -272,7 +272,7 @@ class Assembly:
     def _refuse_classes(
         self, facts: Listed, group: GpuPodGroup | None, project: str
     ) -> Refused | None:
-        """Why the project does not allow what the group, or a pod that is to start, names."""
+        """Why the project forbids a priority class of the group or of an unbound pod."""
         named = {group.spec.priority_class_name} if group else set()
         named |= {fact.priority_class for fact in facts if not fact.node}
         refusals = (
@@ -298,7 +298,7 @@ class Assembly:
 
 
 def held(pod: PodView) -> PodView:
-    """The pod as it is while its owner holds it: as behind one more gate, unless it has cards."""
+    """The pod with one more gate while its owner holds it back, unless it was released."""
     if not pod.is_gated or pod.state not in ("gated", "nominated"):
         return pod
     if names.ANNOTATION_HOLD in pod.other_gates:
@@ -307,7 +307,7 @@ def held(pod: PodView) -> PodView:
 
 
 def kind_of(facts: Listed) -> str:
-    """The kind of work: the first that a pod states and that we know."""
+    """The first known workload kind that a pod states; the default kind if none does."""
     return next((fact.kind for fact in facts if fact.kind in names.KINDS), names.KINDS[0])
 
 
@@ -316,7 +316,7 @@ def _waits(facts: PodFacts) -> bool:
 
 
 def _refusal_of(facts: Listed) -> Refused | None:
-    """Why kube-scheduler may not bind what still waits of the workload."""
+    """Why kube-scheduler may refuse to bind pending pods of the workload."""
     for fact in facts:
         if not fact.node and fact.refusals.is_doubtful:
             detail = f"{fact.namespace}/{fact.name}: refused {fact.refusals.count} times"
@@ -326,7 +326,7 @@ def _refusal_of(facts: Listed) -> Refused | None:
 
 
 def _run_of(facts: Listed) -> int | None:
-    """Seconds for which the workload runs by its pods' words; None unless each says so."""
+    """Seconds that the workload will run, from its pods; None unless each pod states it."""
     runs = [fact.run_s for fact in facts]
     return max((run_s for run_s in runs if run_s is not None), default=None) if all(runs) else None
 
@@ -341,21 +341,21 @@ def _grace_of(spec: GpuPodGroupSpec) -> int | None:
 
 
 def is_revoked(facts: PodFacts, node: str, row: Row) -> bool:
-    """Whether no release or Binding of the unbound pod uses its row on the node any more."""
+    """Whether no release or Binding of the unbound pod can use its row on the node any more."""
     is_named = row.revocation_on(node) == facts.revoked
     return is_named and facts.plan != row.plan_on(node)
 
 
 def _disagreement(users: Sequence[str]) -> Refused | None:
-    """Why the workload can't be placed when its pods name these users."""
+    """Why the workload can't be placed if its pods name several users."""
     if len(users) < 2:
         return None
     return Refused(Reason.INVALID_REQUEST, f"pods of one group name users {', '.join(users)}")
 
 
 def _created_at(facts: Listed, group: GpuPodGroup | None) -> int:
-    """When the workload came to be. A group that we made lends its age only to pods of the
-    controllers that it was made for: another gang of that name begins anew."""
+    """When the workload was created. A group that the controller made counts only for pods of the
+    owners it was made for: another gang of that name starts with its own age."""
     created = [fact.created_at for fact in facts if fact.created_at]
     if group is not None and group.metadata.creation_timestamp and is_for(group, facts):
         created.append(unix_s(group.metadata.creation_timestamp))
@@ -367,5 +367,5 @@ def _state_of(facts: PodFacts, row: Row | None) -> PodState:
         return "bound"
     if row is not None:
         return row.state
-    # A plan without a row is taken off the pod before it is planned again.
+    # The plan of a pod without a row is revoked before the pod is planned again.
     return "foreign" if facts.is_direct or facts.plan else "gated"

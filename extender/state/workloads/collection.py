@@ -1,7 +1,7 @@
-"""Pods joined into workloads: with their rows, their group, their project and its node pools.
+"""Joins pods with their rows, their group, their project and its node pools into workloads.
 
-A workload's view is made again only when something it is made of has changed; until then every
-snapshot shares it.
+A workload's view is rebuilt only when one of its inputs has changed; until then all snapshots
+share it.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -22,14 +22,14 @@ from extender.state.workloads.members import Members, workload_key
 from extender.state.workloads.own_groups import repeats_pods
 from extender.state.workloads.staleness import Gangs
 from extender.state.workloads.stated import ShortJob, runs, short_job
-from extender.state.workloads.successors import suits
+from extender.state.workloads.successors import can_succeed
 
 
 class Unfinished(Struct, frozen=True):
-    """A workload that a plan has left half way: a leader finishes or frees it before all else.
+    """A workload with a plan that was carried out in part; a leader finishes or frees it first.
 
-    `held` are its pods with a reserved row that they were not yet released for. `is_partial`: it is
-    a gang of which some pods have rows, but fewer than must run together.
+    `held` are its pods with a reserved row that are not released yet. `is_partial`: it is a gang
+    with rows for some pods, but for fewer than must run together.
     """
 
     workload: WorkloadView
@@ -38,7 +38,7 @@ class Unfinished(Struct, frozen=True):
 
 
 class Workloads:
-    """Every live pod that matters, by UID and by workload."""
+    """Every live pod that Ballast schedules, by UID and by workload."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.facts: dict[str, PodFacts] = {}
@@ -63,7 +63,7 @@ class Workloads:
     # -- changes -----------------------------------------------------------------------------
 
     def set_pod(self, facts: PodFacts) -> None:
-        """Take the pod's facts; it joins its workload, or moves to another one."""
+        """Store the pod's facts; it joins its workload, or changes to another one."""
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
         if before is None or before.group != facts.group:
@@ -78,7 +78,7 @@ class Workloads:
         self.touch_pod(facts.uid)
 
     def drop_pod(self, uid: str) -> None:
-        """Forget the pod; nothing happens when it is not known."""
+        """Forget the pod; does nothing if it is not known."""
         facts = self.facts.get(uid)
         if facts is None:
             return
@@ -92,11 +92,11 @@ class Workloads:
             self.touch_all()
 
     def set_group(self, group: GpuPodGroup) -> None:
-        """Take the pod group; a change of its status alone makes nothing anew."""
+        """Store the pod group; a change of its status alone rebuilds no view."""
         key = workload_key(group.metadata.namespace, group.metadata.name)
         before = self.groups.get(key)
         self.groups[key] = group
-        if before is None or not _say_the_same(before, group):
+        if before is None or not _is_same_for_views(before, group):
             self._dirty.add(key)
 
     def drop_group(self, namespace: str, name: str) -> None:
@@ -106,18 +106,18 @@ class Workloads:
         self._dirty.add(key)
 
     def note_done(self, facts: PodFacts) -> None:
-        """A pod of a group has succeeded; to be told before it is dropped."""
+        """Count a pod of a group that succeeded; call this before it is dropped."""
         peers = self._members.of.get(workload_key(facts.namespace, facts.group), ())
         self._dirty.add(self._finished.add(facts, [self.facts[uid] for uid in peers]))
 
     def forget_done(self, uid: str) -> None:
-        """A pod that may have succeeded is gone from the API."""
+        """A pod that may have succeeded is deleted from the API."""
         if key := self._finished.remove(uid):
             self._dirty.add(key)
             self._close_if_empty(key)
 
     def _leave(self, uid: str) -> None:
-        """Take the pod out of its workload."""
+        """Remove the pod from its workload."""
         key = self._members.leave(uid)
         self._dirty.add(key)
         self._close_if_empty(key)
@@ -133,7 +133,7 @@ class Workloads:
             self._dirty.add(self._members.key_of[uid])
 
     def touch_namespaces(self, namespaces: Iterable[str]) -> None:
-        """What the namespaces' pods belong to may have changed."""
+        """The project or node pools of the namespaces' pods may have changed."""
         for namespace in namespaces:
             for key in self._members.by_namespace.get(namespace, ()):
                 self._dirty.add(key)
@@ -141,13 +141,13 @@ class Workloads:
                     self._pods.pop(uid, None)
 
     def set_class_value(self, name: str, value: int | None) -> None:
-        """Take the value of a priority class; None: the class is gone."""
+        """Set the value of a priority class; None if it is deleted."""
         if self._assembly.set_class_value(name, value):
             self.touch_all()
 
     def set_job_size(self, job: ShortJob, n_pods: int | None) -> None:
-        """Take how many pods the Job runs at once, no more than was known while any of its pods
-        runs; None: as its pods say."""
+        """Set how many pods the Job runs at once, at most the last known number while any of its
+        pods runs; None: as its pods state."""
         sizes = self._assembly.job_sizes
         before = sizes.pop(job.uid, None)
         if n_pods is not None:
@@ -160,28 +160,28 @@ class Workloads:
             self._dirty.add(job.key)
 
     def touch_all(self) -> None:
-        """Something changed that all views are made of: node pools, topologies, asked labels."""
+        """An input of all views has changed: node pools, topologies, or selected labels."""
         self.touch_namespaces(self._members.by_namespace)
 
     # -- questions ---------------------------------------------------------------------------
 
     @property
     def namespaces(self) -> Container[str]:
-        """Namespaces that have live pods of ours."""
+        """Namespaces with live pods that Ballast schedules."""
         return self._members.by_namespace
 
     @property
     def n_changes(self) -> int:
-        """Goes up when a workload comes, goes, or changes in anything that a decision reads."""
+        """Goes up when a workload comes, goes, or changes in a field that decisions read."""
         self._refresh()
         return self._n_changes
 
     def uid_of(self, namespace: str, name: str) -> str:
-        """UID of the live pod of this name, empty when none is known."""
+        """UID of the live pod of this name; empty if there is none."""
         return self._uid_of.get(workload_key(namespace, name), "")
 
     def pod(self, uid: str) -> PodView | None:
-        """The pod as it is now; None when it is not live or does not matter."""
+        """The pod as it is now; None if Ballast does not schedule it or it is not live."""
         key = self._members.key_of.get(uid)
         if key is None:
             return None
@@ -195,15 +195,15 @@ class Workloads:
         return self._views[self._members.key_of[uid]] if self.pod(uid) else None
 
     def pass_time(self, now_s: int) -> None:
-        """Let gangs that have fallen below their minimum say since when."""
+        """Date the gangs that fell below their minimum since the last call."""
         self._refresh()
         for key, since in self.gangs.date(now_s).items():
             self._put(replace(self._views[key], stale_since=since))
 
     def tally_in(self, nodes: NodeTable, n_reshaped: int) -> Tally:
-        """The sums over all pods, with the node pools as they are in `nodes`. Not to be changed.
+        """The sums over all pods, with the node pools in `nodes`. Callers must not change them.
 
-        `n_reshaped` tells whether these may be others than the last time.
+        Node pools are compared with those of the last call only if `n_reshaped` differs.
         """
         self._refresh()
         if n_reshaped != self._n_reshaped:
@@ -212,40 +212,40 @@ class Workloads:
         return self._tally
 
     def successors(self, row: Row) -> list[PodView]:
-        """Pods that wait and could take the place kept by the row of a moved pod, oldest first."""
+        """Pending pods that could use the reservation in the row of a moved pod, oldest first."""
         self._refresh()
         found = [
             pod
             for key in self._tally.waiting
             if (view := self._views[key]).namespace == row.namespace and view.problem is None
             for pod in view.pods
-            if pod.state == "gated" and pod.is_gated and suits(row, self.facts[pod.uid], pod)
+            if pod.state == "gated" and pod.is_gated and can_succeed(row, self.facts[pod.uid], pod)
         ]
         return sorted(found, key=lambda pod: (-pod.order, pod.created_at, pod.name))
 
     def views(self) -> Mapping[str, WorkloadView]:
-        """Every workload with a live pod, by key. Shared: not to be changed, and never changes."""
+        """Every workload with a live pod, by key. Shared and constant."""
         self._refresh()
         if self._shared is None:
             self._shared = dict(self._views)
         return self._shared
 
     def unfinished(self) -> list[Unfinished]:
-        """Workloads half way through a plan, by key."""
+        """Workloads with a plan that was carried out only in part, by key."""
         self._refresh()
         return [self._unfinished[key] for key in sorted(self._unfinished)]
 
     def short_jobs(self) -> set[ShortJob]:
-        """Jobs of gangs that have fewer pods than these say."""
+        """Jobs of gangs that have fewer live pods than the pods state."""
         self._refresh()
         return set(self._short.values())
 
     def place_of(self, uid: str) -> tuple[str, Row | None]:
-        """Where the pod is or is meant to be, and the row that says so ("" and None: nowhere)."""
+        """The pod's node, current or planned, and its row there; ("", None) if it has neither."""
         return self._assembly.place_of(self.facts[uid])
 
     def validate(self) -> None:
-        """Assert that membership and every cached view is what making it anew gives."""
+        """Assert that membership and every cached view equal a rebuild."""
         self._refresh()
         self._members.validate()
         assert self._members.of.keys() == self._views.keys()
@@ -259,7 +259,7 @@ class Workloads:
         assert n_changes == self._n_changes
 
     def validate_tally(self, nodes: NodeTable, n_reshaped: int) -> None:
-        """Assert that the sums are those of all views."""
+        """Assert that the sums match all views."""
         have, want = self.tally_in(nodes, n_reshaped), Tally.of(nodes, self._views)
         assert have == want, f"{have} is not {want}"
 
@@ -302,14 +302,14 @@ class Workloads:
     def _put(self, view: WorkloadView) -> None:
         self._shared = None
         before = self._views.get(view.key)
-        self._n_changes += before is None or not _decide_alike(before, view)
+        self._n_changes += before is None or not _is_same_for_decisions(before, view)
         self._tally.replace(before, view)
         self._views[view.key] = view
 
     def _pods_of(
         self, key: str, facts: list[PodFacts], node_labels: Mapping[str, str]
     ) -> tuple[PodView, ...]:
-        """The pods' views; `node_labels` is what the project demands of nodes for this kind."""
+        """The pods' views; `node_labels` are those that the project requires for this kind."""
         has_moved = self._selectors.get(key, {}) != node_labels
         if node_labels:
             self._selectors[key] = node_labels
@@ -323,12 +323,12 @@ class Workloads:
 
 
 def _unfinished(view: WorkloadView) -> Unfinished | None:
-    """What a plan left half way.
+    """What is left to finish of the workload's plan, if anything.
 
-    A gang that runs with fewer pods than it must have, because others have ended, is not: it has
-    neither enough live pods nor a pod to wait for.
+    A gang that runs with fewer pods than its minimum, because others have ended, is not unfinished:
+    it has neither enough live pods nor a pod to wait for.
     """
-    held = tuple(pod for pod in view.pods if _is_held(pod))
+    held = tuple(pod for pod in view.pods if _awaits_release(pod))
     if not view.is_group:
         return Unfinished(view, held, is_partial=False) if held else None
     placed = [pod.group for pod in view.pods if pod.state in RANK]
@@ -338,12 +338,12 @@ def _unfinished(view: WorkloadView) -> Unfinished | None:
     return Unfinished(view, held, is_partial) if held or is_partial else None
 
 
-def _is_held(pod: PodView) -> bool:
+def _awaits_release(pod: PodView) -> bool:
     return pod.state == "reserved" and not pod.is_released and not pod.is_direct
 
 
-def _decide_alike(before: WorkloadView, after: WorkloadView) -> bool:
-    """Whether nothing differs but the versions of pods, which patches name."""
+def _is_same_for_decisions(before: WorkloadView, after: WorkloadView) -> bool:
+    """Whether nothing differs but resource versions, which only patches use."""
     if len(before.pods) != len(after.pods):
         return False
     are_alike = all(
@@ -353,8 +353,8 @@ def _decide_alike(before: WorkloadView, after: WorkloadView) -> bool:
     return are_alike and before == replace(after, pods=before.pods)
 
 
-def _say_the_same(before: GpuPodGroup, after: GpuPodGroup) -> bool:
-    """Whether nothing differs that a workload's view is made of."""
+def _is_same_for_views(before: GpuPodGroup, after: GpuPodGroup) -> bool:
+    """Whether no field differs that a workload's view reads."""
     same = before.metadata.uid == after.metadata.uid and before.spec == after.spec
     is_as_held = is_held(before.metadata) == is_held(after.metadata)
     return same and is_as_held and repeats_pods(before) == repeats_pods(after)

@@ -1,9 +1,9 @@
-"""Pods that have succeeded, by group: they count for its minimum as if they still ran.
+"""Pods that have succeeded, by group: they count towards its minimum as if they still ran.
 
-They count while the API holds them; after that, where a pod that lives has one of their makers: the
-controllers of the pods that were there when they ended. So a group that is made anew under an old
-name, by a new owner, starts from its whole minimum. Told from events alone, a new leader knows of
-those only that the API still holds.
+They count while the API has them. After that they count if a live pod has the same controller as
+one of the pods that were there when they ended. So a group that a new owner creates under an old
+name starts from its full minimum. All of this comes from events, so a new leader knows only the
+succeeded pods that the API still has.
 """
 
 from collections import Counter
@@ -15,12 +15,12 @@ from msgspec import Struct
 from extender.state.pods.facts import PodFacts
 from extender.state.workloads.members import workload_key
 
-#: Pods that are gone from the API and yet remembered, before the oldest are forgotten.
+#: Pods remembered after their deletion from the API; beyond that the oldest are forgotten.
 _MAX_REMOVED: Final = 100_000
 
 
 class _Success(Struct, frozen=True, gc=False):
-    """A pod that has succeeded; `makers` are UIDs of controllers, empty for a pod without one."""
+    """A pod that has succeeded; `makers` are UIDs of controllers, "" for pods without one."""
 
     key: str
     name: str
@@ -29,14 +29,14 @@ class _Success(Struct, frozen=True, gc=False):
     is_controlled: bool
 
 
-#: Pods that count alike: their sub-group and, once they are gone from the API, their makers.
+#: Pods that count alike: by sub-group and, once deleted from the API, by makers.
 _Sort = tuple[str, frozenset[str] | None]
 
 
 class Finished:
-    """Pods that have succeeded, by UID, and how many of each sort by the key of their group.
+    """Succeeded pods by UID, and how many of each sort by group key.
 
-    A group may have tens of thousands of them, and it is looked at anew whenever one comes or goes.
+    A group may have tens of thousands of them, and is recounted whenever one comes or goes.
     """
 
     def __init__(self) -> None:
@@ -44,11 +44,11 @@ class Finished:
         self._named: dict[str, str] = {}
         self._removed: dict[str, None] = {}
         self._n_of: dict[str, Counter[_Sort]] = {}
-        #: Of those that are gone, the UIDs that have no controller, by the key of their group.
+        #: By group key, UIDs of deleted pods without a controller.
         self._bare: dict[str, set[str]] = {}
 
     def add(self, facts: PodFacts, peers: Iterable[PodFacts]) -> str:
-        """Count a pod of a group that has succeeded while `peers` lived; returns the key."""
+        """Count a pod of a group that succeeded while `peers` were live; returns the group key."""
         self._forget(facts.uid)
         key = workload_key(facts.namespace, facts.group)
         name = workload_key(facts.namespace, facts.name)
@@ -60,7 +60,7 @@ class Finished:
         return key
 
     def remove(self, uid: str) -> str:
-        """The pod is gone from the API; returns the key of the group it counts for, or ""."""
+        """The pod is deleted from the API; returns the key of the group it counts for, or ""."""
         success = self._pods.get(uid)
         if success is None or uid in self._removed:
             return ""
@@ -74,17 +74,17 @@ class Finished:
         return success.key
 
     def give_way(self, facts: PodFacts) -> str:
-        """The pod lives: one of its name was made again; returns the key of that one's group."""
+        """Forget a succeeded pod of the same name as the live one; returns its group key, or ""."""
         uid = self._named.get(workload_key(facts.namespace, facts.name), "")
         return self._forget(uid) if uid and uid != facts.uid else ""
 
     def close(self, key: str) -> None:
-        """No pod of the group lives: what is gone and has no owner never comes back to it."""
+        """The group has no live pod: forget its deleted pods without a controller."""
         for uid in tuple(self._bare.get(key, ())):
             self._forget(uid)
 
     def count(self, key: str, live: Collection[PodFacts]) -> Counter[str]:
-        """How many pods of each sub-group count as succeeded beside those that live."""
+        """How many pods of each sub-group count as succeeded beside the live ones."""
         found: Counter[str] = Counter()
         if sorts := self._n_of.get(key):
             owners = {facts.owner for facts in live}
@@ -94,7 +94,7 @@ class Finished:
         return found
 
     def _forget(self, uid: str) -> str:
-        """Count the pod no longer; returns the key of its group, or ""."""
+        """Stop counting the pod; returns its group key, or ""."""
         success = self._pods.pop(uid, None)
         if success is None:
             return ""

@@ -1,4 +1,4 @@
-"""Workloads that were not submitted, made of pod templates by the rules that make them of pods."""
+"""Workloads that were not submitted, built from pod templates by the rules for real pods."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from extender.state.model import PodView, WorkloadView
 from extender.state.pods.facts import PodFacts, is_ours, read_facts
 from extender.state.workloads.assembly import Assembly
 
-#: Stands for the controller that would make the pods.
+#: Stands for the controller that would create the pods.
 _OWNER = OwnerReference(kind="Imagined", name="imagined", uid="imagined", controller=True)
 
 
@@ -35,17 +35,17 @@ class Wanted(Struct, frozen=True):
 
 
 def imagine(assembly: Assembly, wanted: Wanted) -> WorkloadView | None:
-    """The workload as it would be if its pods were there: one gang, of all its pods unless their
-    templates state a smaller `min-member`. None where no pod asks for GPUs.
+    """The workload as if its pods existed: one gang of all its pods, unless their templates state
+    a smaller `min-member`. None if no pod requests GPUs.
 
-    Volumes are not looked at: their claims are yet to be made.
+    Volumes are ignored, because their claims do not exist yet.
     """
     read = [(_facts(assembly, wanted, pod_set), pod_set.count) for pod_set in wanted.pod_sets]
     known = [(facts, count) for facts, count in read if facts is not None and count]
     if not known:
         return None
     n_pods = sum(count for _, count in known)
-    # One of each set stands for all: they differ in their names only.
+    # One pod of each set stands for all, because they differ only in their names.
     facts = [_of_gang(one, n_pods) for one, _ in known]
     node_labels = assembly.node_labels_of(facts, None)
     pods: list[PodView] = []
@@ -59,14 +59,14 @@ def imagine(assembly: Assembly, wanted: Wanted) -> WorkloadView | None:
 
 
 def _refuse_project(assembly: Assembly, wanted: Wanted) -> Refused | None:
-    """Why admission would not let pods in that name their project."""
+    """Why admission would refuse the pods because of the project they name."""
     named = (first_of(pod_set.labels, PROJECT_LABELS) for pod_set in wanted.pod_sets)
     found = (assembly.project_of(wanted.namespace, name) for name in named)
     return next((each for each in found if isinstance(each, Refused)), None)
 
 
 def _facts(assembly: Assembly, wanted: Wanted, pod_set: PodSet) -> PodFacts | None:
-    """What is known of a pod of the set; None where it is no matter of GPUs."""
+    """The facts of a pod of the set; None if it requests no GPU."""
     pod = _pod(assembly, wanted, pod_set)
     demand = read_demand(pod)
     if not is_ours(pod, demand):
@@ -87,7 +87,7 @@ def _pod(assembly: Assembly, wanted: Wanted, pod_set: PodSet) -> Pod:
     )
     spec = pod_set.spec
     if spec.priority is None and spec.priority_class_name:
-        # What the API server's admission would state.
+        # As the API server's admission would.
         spec = structs.replace(spec, priority=assembly.class_values.get(spec.priority_class_name))
     return Pod(metadata, structs.replace(spec, node_name="", scheduling_gates=None, volumes=None))
 

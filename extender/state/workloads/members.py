@@ -1,4 +1,4 @@
-"""Which pods belong together: by the group they name, else each on its own."""
+"""Which pods form a workload: those that name one group, or a single pod without a group."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +15,7 @@ class Members:
         self.by_namespace: dict[str, set[str]] = {}
 
     def join(self, facts: PodFacts) -> Iterable[str]:
-        """Put the pod into its workload; returns the keys that changed."""
+        """Add the pod to its workload; returns the keys that changed."""
         key = workload_key(facts.namespace, facts.group or facts.name)
         changed: set[str] = set()
         if facts.group:
@@ -26,7 +26,7 @@ class Members:
         return {*changed, key}
 
     def leave(self, uid: str) -> str:
-        """Take the pod out of its workload; returns the key, which is gone with its last pod."""
+        """Remove the pod from its workload; returns the key, which goes with its last pod."""
         key = self.key_of.pop(uid)
         members = self.of[key]
         members.discard(uid)
@@ -39,7 +39,7 @@ class Members:
         return key
 
     def is_group(self, key: str) -> bool:
-        """Whether pods live that name the group with this key."""
+        """Whether any live pod names the group with this key."""
         return any(self._facts[uid].group for uid in self.of.get(key, ()))
 
     def validate(self) -> None:
@@ -60,7 +60,7 @@ class Members:
         self.by_namespace.setdefault(key.partition("/")[0], set()).add(key)
 
     def _give_way(self, key: str) -> Iterable[str]:
-        """Move a single pod that has the key of a group which appears now to a key of its own."""
+        """Give a single pod another key if a group appears that has its key."""
         for uid in [uid for uid in self.of.get(key, ()) if not self._facts[uid].group]:
             yield self.leave(uid)
             self._put(uid, _lone_key(key))

@@ -8,19 +8,19 @@ from extender.state.pods.facts import PodFacts
 
 
 def is_made_by_us(group: GpuPodGroup) -> bool:
-    """Whether the controller made the group, and its spec has not changed since."""
+    """Whether the controller made the group and its spec is unchanged."""
     meta = group.metadata
     return meta.label(names.LABEL_MANAGED_BY) == names.CONTROLLER_NAME and meta.generation <= 1
 
 
 def repeats_pods(group: GpuPodGroup) -> bool:
-    """Whether the group's minimum is what its pods have said, unchanged since."""
+    """Whether the group's minimum is copied from its pods and unchanged."""
     said = group.metadata.annotation(names.ANNOTATION_MIN_MEMBER)
     return said == str(group.spec.min_member)
 
 
 def is_for(group: GpuPodGroup, facts: Sequence[PodFacts]) -> bool:
-    """Whether the group is for these pods; one that we made is for pods of its owners only."""
+    """Whether the group is for these pods; one that we made is only for pods of its owners."""
     if not is_made_by_us(group):
         return True
     owners = {owner.uid for owner in group.metadata.owner_references or ()}

@@ -1,7 +1,7 @@
-"""Which gangs run with fewer pods than they must, and since when.
+"""Which gangs run with fewer pods than their minimum, and since when.
 
-A gang of which a pod has succeeded is on its way to its end and is never one of them. There is no
-clock here: a gang that falls is told by `judge`, and is given its time by the next `date`.
+A gang with a succeeded pod is about to end, and is never stale. There is no clock here: `judge`
+notes a gang that falls below its minimum, and the next `date` sets its time.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from extender.api.kinds import GpuPodGroup
 from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
 
-#: The condition of a GpuPodGroup that says it is below its minimum, for a leader that comes later.
+#: The condition of a GpuPodGroup below its minimum, which tells a later leader since when.
 STALE: Final = "Stale"
 _LIVE: Final = ("reserved", "bound")
 
@@ -26,11 +26,11 @@ class Gangs:
         self._undated: set[str] = set()
 
     def judge(self, view: WorkloadView, is_ending: bool) -> int | None:
-        """Since when the workload is below its minimum; None when it isn't, or has no date yet.
+        """Since when the workload is below its minimum; None if it is not, or not dated yet.
 
-        `is_ending`: a pod of it has succeeded.
+        `is_ending`: one of its pods has succeeded.
         """
-        if not view.is_group or is_ending or not _has_fallen(view):
+        if not view.is_group or is_ending or not _is_below_minimum(view):
             self.drop(view.key)
             return None
         if view.key not in self._since:
@@ -38,13 +38,13 @@ class Gangs:
         return self._since.get(view.key)
 
     def drop(self, key: str) -> None:
-        """The workload is gone, or not below its minimum."""
+        """The workload is gone, or no longer below its minimum."""
         self._since.pop(key, None)
         self._undated.discard(key)
 
     def date(self, now_s: int) -> Mapping[str, int]:
-        """Set the time of those that have none yet: now, or the one in their condition, which is
-        not later: the clock of an earlier leader may have been ahead."""
+        """Date the undated gangs: by their condition, else `now_s`. A date in the future becomes
+        `now_s`, because the clock of an earlier leader may have been ahead."""
         dated = {key: min(self._since_in_condition(key) or now_s, now_s) for key in self._undated}
         self._since.update(dated)
         self._undated.clear()
@@ -58,18 +58,18 @@ class Gangs:
         return 0
 
 
-def _has_fallen(view: WorkloadView) -> bool:
+def _is_below_minimum(view: WorkloadView) -> bool:
     live = [pod.group for pod in view.pods if _is_live(pod)]
     return is_below(view.tree, view.min_member, live)
 
 
 def _is_live(pod: PodView) -> bool:
-    """Whether the pod runs, or leaves for a place that is kept for its successor."""
+    """Whether the pod runs, or is moved and cards are reserved for its successor."""
     return bool(pod.next_node) or (pod.state in _LIVE and not pod.is_terminating)
 
 
 def _unix_s(text: str) -> int:
-    """Unix seconds of an API time, 0 for what is none."""
+    """Unix seconds of an API time; 0 if it is none."""
     try:
         return int(datetime.fromisoformat(text).timestamp())
     except ValueError:

@@ -1,10 +1,10 @@
-"""How large a gang must be: as its GpuPodGroup says, else its pods, else the Job that makes them.
+"""The minimum of a gang: from its GpuPodGroup, else its pods, else the Job that makes them.
 
-Pods carry the number that held when they were created, and their owner may be scaled later. So the
-youngest pod's number counts, and while pods run, no more than the least that any of these says: a
-gang that runs is not stopped because its owner asks for more pods. And where all pods are of one
-Job, the number is never above the pods that the Job runs at once, as far as that is known. What is
-known counts for as long as pods run that it held for: if the Job is scaled up, its gang runs on.
+Pods carry the number that was valid when they were created, and their owner may be scaled later. So
+the youngest pod's number counts, but while pods run, no more than the least that any running pod
+states: a running gang is not stopped because its owner wants more pods. If all pods belong to one
+Job, the number is never above the pods that the Job runs at once, as far as that is known. A known
+size stays in force while pods from its time run: if the Job is scaled up, its gang runs on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ Listed = Sequence[PodFacts]
 
 
 class ShortJob(Struct, frozen=True):
-    """The Job of a gang that has fewer pods than they say; `key` is the workload's."""
+    """The Job of a gang that has fewer pods than they state; `key` is the workload's."""
 
     key: str
     namespace: str
@@ -32,11 +32,10 @@ class ShortJob(Struct, frozen=True):
 def spec_of(
     facts: Listed, group: GpuPodGroup | None, job_sizes: Mapping[str, int]
 ) -> GpuPodGroupSpec:
-    """What is stated of the group: by its GpuPodGroup first, else by its pods.
+    """The spec of the group: from its GpuPodGroup first, else from its pods.
 
-    `job_sizes` are the pods that Jobs run at once, by UID, where that is known. Sub-groups that
-    pods state are all needed; a GpuPodGroup that asks for fewer pods than these is taken at its
-    word.
+    `job_sizes` are the pods that Jobs run at once, by UID, if known. All sub-groups that pods state
+    are required, unless the GpuPodGroup states a minimum that is smaller than their sum.
     """
     if not facts[0].group:
         return GpuPodGroupSpec()
@@ -60,8 +59,8 @@ def short_job(
     n_succeeded: int,
     job_sizes: Mapping[str, int],
 ) -> ShortJob | None:
-    """The Job whose size may be smaller than its pods say, since it makes no more of them now, or
-    was known to make fewer while those ran that run."""
+    """The Job of a gang that may need fewer pods than they state: it has too few, or its pods run
+    while the Job is known to be smaller."""
     if not facts[0].group or not _is_by_pods(group) or not (job := _job_of(facts)):
         return None
     n_needed = stated_minimum(facts) - n_succeeded
@@ -71,16 +70,16 @@ def short_job(
 
 
 def stated_minimum(facts: Listed) -> int:
-    """The number of the youngest pod that states one, the largest where several are as young; or
-    the least number of those that run, if that is less."""
+    """The minimum that the youngest pod states (the largest if several are as young), or the least
+    that a running pod states, if that is less."""
     stated = [(fact.created_at, fact.min_member) for fact in facts if fact.min_member]
     running = (fact.min_member for fact in facts if fact.min_member and runs(fact))
     return min((max(stated, default=(0, 1))[1], *running))
 
 
 def _stated_sub_groups(facts: Listed) -> SubGroups:
-    """Those of the youngest pod that states any, the most pods where several are as young; or the
-    fewest pods of those that run, if these are fewer."""
+    """The sub-groups of the youngest pod that states any (those with the most pods if several are
+    as young), or those with the fewest pods that a running pod states, if fewer."""
     stated = [fact for fact in facts if fact.sub_groups]
     if not stated:
         return ()
@@ -99,12 +98,12 @@ def runs(facts: PodFacts) -> bool:
 
 
 def _is_by_pods(group: GpuPodGroup | None) -> bool:
-    """Whether pods say how large the gang is, and no author of a GpuPodGroup."""
+    """Whether the size of the gang comes from its pods and not from the author of a group."""
     return group is None or repeats_pods(group)
 
 
 def _job_of(facts: Listed) -> OwnerReference | None:
-    """The Job that makes all of these pods; None where others do."""
+    """The Job that makes all of these pods; None if there is no such Job."""
     maker = facts[0].maker
     if maker is None or not all(fact.is_of_job and fact.owner == maker.uid for fact in facts):
         return None

@@ -1,4 +1,4 @@
-"""Which pods may take the place that is kept for the successor of a moved pod."""
+"""Which pods may use the reservation for the successor of a moved pod."""
 
 from extender.api.demand import Demand
 from extender.api.kinds import Row
@@ -6,15 +6,15 @@ from extender.state.model import PodView
 from extender.state.pods.facts import PodFacts
 
 
-def suits(row: Row, facts: PodFacts, pod: PodView) -> bool:
-    """Whether the pod is made by the same owner for the same group, and asks for the same."""
+def can_succeed(row: Row, facts: PodFacts, pod: PodView) -> bool:
+    """Whether the pod has the owner, the group and the requests of the row's moved pod."""
     if row.move is None or pod.is_terminating or pod.other_gates or facts.problem is not None:
         return False
-    return (facts.owner, facts.group) == (row.move.owner, row.group) and _asks(pod.demand, row)
+    return (facts.owner, facts.group) == (row.move.owner, row.group) and _matches(pod.demand, row)
 
 
-def _asks(demand: Demand, row: Row) -> bool:
-    """Whether the row's place is just what the demand needs."""
+def _matches(demand: Demand, row: Row) -> bool:
+    """Whether the row reserves exactly what the demand requests."""
     assert row.move is not None
     host = row.move.cpu_milli, row.move.memory_mib
     if host != (demand.cpu_milli, demand.memory_mib) or dict(demand.counted) != row.counted:
