@@ -9,17 +9,17 @@ from extender.api.objects import LabelSelector, PodDisruptionBudget
 from extender.api.selectors import meets
 from extender.state.pods.facts import PodFacts
 
-#: Of one namespace's budgets only so many count, the first by name, so that what a tenant stores
-#: costs every cycle little. The API server refuses an eviction that breaks one of the others.
+#: Only the first budgets of a namespace, by name, are counted, to bound what a tenant can cost a
+#: cycle. The API server refuses an eviction that violates one of the others.
 MOST_PER_NAMESPACE: Final = 100
-#: The API server evicts no pod that two budgets select, so no more of them are looked for.
+#: The API server never evicts a pod that two budgets select, so the search stops at the second.
 _ENOUGH: Final = 2
 
 _NOTHING: Final[Mapping[str, "_Budget"]] = {}
 
 
 class _Budget(Struct, frozen=True):
-    """What is kept of a budget."""
+    """The fields of a budget that decisions read."""
 
     uid: str
     selector: LabelSelector | None
@@ -35,9 +35,9 @@ class BudgetIndex:
         self._counted: dict[str, Mapping[str, _Budget]] = {}
 
     def set_budget(self, budget: PodDisruptionBudget) -> bool:
-        """Take the budget; returns whether it may select other pods than before."""
+        """Store the budget; returns whether it may select other pods than before."""
         meta, status = budget.metadata, budget.status
-        # Until its controller has seen the newest spec, the API server allows no disruption.
+        # The API server allows no disruption until the budget's controller has seen the new spec.
         is_current = status.observed_generation >= meta.generation
         allowed = max(0, status.disruptions_allowed) if is_current else 0
         kept = _Budget(meta.uid, budget.spec.selector, allowed, _binds_unready(budget))
@@ -61,10 +61,10 @@ class BudgetIndex:
         return True
 
     def binding(self, pod: PodFacts) -> tuple[str, ...]:
-        """`namespace/name` of the budgets that bind the pod, at most two.
+        """`namespace/name` of the budgets that an eviction of the pod has to respect, at most two.
 
-        As the API server's eviction has it: a pod that has not begun to run is not asked for, and
-        one that is not ready only where its budget says so.
+        As in the API server's eviction: no budget applies to a pod that has not begun to run, and a
+        budget applies to a pod that is not ready only if the budget says so.
         """
         known = self._of(pod.namespace)
         if not known or not pod.has_begun:
@@ -81,7 +81,7 @@ class BudgetIndex:
         return tuple(name for name, _ in found)
 
     def allowed(self, namespaces: Container[str]) -> dict[str, int]:
-        """How many more pods each budget of these namespaces lets go, by `namespace/name`."""
+        """How many more disruptions each budget of these namespaces allows, by `namespace/name`."""
         return {
             f"{namespace}/{name}": budget.allowed
             for namespace in self._by_namespace
@@ -90,7 +90,7 @@ class BudgetIndex:
         }
 
     def _of(self, namespace: str) -> Mapping[str, _Budget]:
-        """The namespace's budgets that count, by name."""
+        """The namespace's budgets up to `MOST_PER_NAMESPACE`, by name."""
         known = self._by_namespace.get(namespace)
         if known is None:
             return _NOTHING
@@ -100,7 +100,7 @@ class BudgetIndex:
 
 
 def _binds_unready(budget: PodDisruptionBudget) -> bool:
-    """Whether a pod that runs and is not ready is evicted only as the budget allows."""
+    """Whether the budget also applies to pods that run but are not ready."""
     status = budget.status
     if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
         return False
@@ -108,9 +108,9 @@ def _binds_unready(budget: PodDisruptionBudget) -> bool:
 
 
 def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """As policy/v1: an empty selector selects every pod of the namespace."""
+    """Whether the selector matches, as in policy/v1: an empty one matches every pod."""
     wanted = selector.match_labels or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
-    # The API server knows the operators we know; any other selects, to be on the safe side.
+    # The API server has no operator that `meets` does not know; an unknown one matches, to be safe.
     return all(meets(each, labels) is not False for each in selector.match_expressions or ())

@@ -1,4 +1,4 @@
-"""What one pod gets of each card it is placed on."""
+"""The share of each card that a pod gets where it is placed."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from extender.api.units import MILLI_PER_GPU, share_mib, share_milli
 
 
 def card_shares(demand: Demand, card_mib: int, indices: Iterable[int]) -> tuple[CardShare, ...]:
-    """The pod's part of each of the cards `indices`, which have `card_mib` MiB each."""
+    """The pod's share of each card in `indices`; each of these cards has `card_mib` MiB."""
     if demand.gpu_memory_mib:
         milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
     elif demand.milli == MILLI_PER_GPU:

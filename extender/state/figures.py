@@ -1,6 +1,6 @@
-"""Figures of queues as people write them, read into the integers that the policy computes with.
+"""Reads the figures of queues into the integers that the policy computes with.
 
-What is malformed is told in a sentence, and the last good figure stays in force in its place.
+A malformed figure is reported in a sentence, and the last valid one stays in force.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ from extender.state.model import (
 
 
 def read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
-    """The figures of one pool, `last` where they are malformed, and what is wrong with them."""
+    """The figures of one pool, those of `last` where malformed, and a sentence for each fault."""
     problems: list[str] = []
     quota = PoolQuota(
         gpu=_read_figures(figures.gpu, parse_gpus, last.gpu, ("gpu", problems)),
@@ -40,7 +40,7 @@ def _read_figures(
     last: Figures,
     wrong: tuple[str, list[str]],
 ) -> Figures:
-    """The figures of one resource; what is malformed is added to `wrong`, under its name."""
+    """The figures of one resource; faults are appended to the list in `wrong`, under its name."""
     resource, problems = wrong
 
     def read(field: str, value: float | str | None, known: int) -> int:
@@ -64,7 +64,7 @@ def _read_figures(
 def with_budgets(
     quotas: Mapping[str, PoolQuota], listed: Iterable[PoolFigures], status: QueueStatus
 ) -> dict[str, PoolQuota]:
-    """The figures of a project with its budgets, and with what its status says was used of them."""
+    """The figures of a project with its GPU-hour budgets and their use, from its status."""
     used = {use.name: use.month for use in status.node_pools}
     hours = {each.name: each.gpu.gpu_hours_per_month for each in reversed(list(listed))}
     found = {}
@@ -78,7 +78,7 @@ def with_budgets(
 
 
 def without_effect(figures: PoolFigures) -> list[str]:
-    """What the figures of a department say that a department does not have."""
+    """A sentence for each figure of a department that has no effect there."""
     weighed = ("gpu", figures.gpu), ("cpu", figures.cpu), ("memory", figures.memory)
     problems = [
         f"{resource}.overQuotaWeight: has no effect, the weight of a department is its quota"
@@ -93,14 +93,14 @@ def without_effect(figures: PoolFigures) -> list[str]:
 
 
 def _kept(figure: int) -> str:
-    """What is in force in place of a malformed figure."""
+    """Which figure is in force in place of a malformed one."""
     if figure in (0, UNLIMITED):
         return f"{'none' if figure else '0'} is in force until it is mended"
     return "the last good one is in force"
 
 
 def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
-    """Figures of a queue that has a part of the surplus in proportion to its quota."""
+    """The figures with the quota as the over-quota weight."""
     gpu, cpu, memory = (
         replace(of, weight=of.quota if 0 < of.quota < UNLIMITED else 1) for of in figures.figures
     )
@@ -108,8 +108,8 @@ def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
 
 
 def of_department(figures: PoolQuota) -> PoolQuota:
-    """Figures of a department, which is weighed by quota. Those without quota share equally what
-    the others leave; where demand divides, they weigh as one with a quota of one GPU."""
+    """The figures of a department, weighted by quota. Departments without quota come last and share
+    equally; with the demand-weighted policy each counts as if it had a quota of one GPU."""
     weighed = replace(weighed_by_quota(figures), rank=0 if figures.gpu.quota else 1)
     if figures.gpu.quota:
         return weighed
@@ -117,7 +117,7 @@ def of_department(figures: PoolQuota) -> PoolQuota:
 
 
 def weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
-    """The project as it counts where weights are off in these pools."""
+    """The project, weighted by quota in these pools, where over-quota weights are disabled."""
     figures = {
         pool: weighed_by_quota(quota) if pool in pools else quota
         for pool, quota in view.pools.items()
@@ -126,7 +126,7 @@ def weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
 
 
 def with_past_use(view: QueueView, used: Mapping[str, Amounts]) -> QueueView:
-    """The queue with what it used in the past, by node pool."""
+    """The queue with its past use by node pool."""
     pools = dict(view.pools)
     for pool, amounts in used.items():
         quota = pools.get(pool, PoolQuota())

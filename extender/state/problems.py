@@ -1,16 +1,16 @@
-"""What people wrote and cannot have meant, with the object where they can mend it."""
+"""Mistakes in objects that users write, each with the object where it can be corrected."""
 
 from typing import Literal
 
 from msgspec import Struct
 
-#: `InvalidFigures` are malformed; what `UnknownReference` names does not exist; a namespace that is
-#: `NamespaceTaken` belongs to an older project.
+#: `InvalidFigures`: malformed; `UnknownReference`: the named object does not exist;
+#: `NamespaceTaken`: the namespace belongs to an older project.
 Fault = Literal["InvalidFigures", "UnknownReference", "InvalidLabels", "NamespaceTaken"]
 
 
 class Problem(Struct, frozen=True, order=True):
-    """One sentence about one cluster-scoped object; what is in force instead is part of it."""
+    """One sentence about one cluster-scoped object, which also says what is in force instead."""
 
     kind: str
     name: str

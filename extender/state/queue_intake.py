@@ -1,5 +1,5 @@
-"""How events about what people write enter the model: queues, node pools, pod groups, topologies
-and disruption budgets. What depends on them is looked at again."""
+"""How events about objects that users write enter the model: queues, node pools, pod groups,
+topologies and disruption budgets. Workloads and nodes that depend on them are refreshed."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from extender.state.workloads.collection import Workloads
 
 
 class QueueIntake:
-    """Takes in what the API server says of these kinds. An object that is gone is forgotten only if
-    no newer one of its name is there."""
+    """Stores what the API server sends of these kinds. A deleted object is forgotten only if no
+    newer one of the same name is stored."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class QueueIntake:
             self._queues.drop_department(gone.name)
 
     def put_project(self, project: GpuProject) -> None:
-        """Take the project: its namespaces may have changed."""
+        """Store the project; its namespaces may have changed."""
         self._workloads.touch_namespaces(self._queues.set_project(project))
 
     def drop_project(self, gone: Removed) -> None:
@@ -46,7 +46,7 @@ class QueueIntake:
             self._workloads.touch_namespaces(self._queues.drop_project(gone.name))
 
     def put_pool(self, pool: GpuNodePool) -> None:
-        """Take the pool: nodes may have changed theirs."""
+        """Store the pool; nodes may have changed pools."""
         if self._queues.set_pool(pool):
             self._touch_pools()
 
@@ -61,7 +61,7 @@ class QueueIntake:
         self._fleet.touch_all()
 
     def put_topology(self, topology: GpuTopology) -> None:
-        """Take the topology."""
+        """Store the topology."""
         if self._topologies.set_topology(topology):
             self._workloads.touch_all()
 
@@ -77,7 +77,7 @@ class QueueIntake:
             self._workloads.drop_group(gone.namespace, gone.name)
 
     def put_budget(self, budget: PodDisruptionBudget) -> None:
-        """Take the budget."""
+        """Store the budget."""
         if self._budgets.set_budget(budget):
             self._workloads.touch_namespaces((budget.metadata.namespace,))
 
@@ -88,5 +88,5 @@ class QueueIntake:
 
 
 def _is_same(obj: Any, gone: Removed) -> bool:
-    """Whether the object we have is the one that is gone, and not a newer one of its name."""
+    """Whether the stored object is the deleted one, and not a newer one of its name."""
     return obj is not None and obj.metadata.uid == gone.uid

@@ -1,7 +1,7 @@
-"""Departments, projects and node pools: their figures, and which pods belong to which.
+"""Departments, projects and node pools: their figures, and which pods and nodes belong to which.
 
-Figures that are malformed are reported by `problems()`, so that one typing error never stops a
-queue; `extender.state.figures` reads them.
+`extender.state.figures` reads the figures. `problems()` reports malformed ones, so a typing error
+never stops a queue.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -43,7 +43,7 @@ from extender.state.model import (
 from extender.state.pods.facts import PodFacts, unix_s
 from extender.state.problems import Problem
 
-#: What a GpuNodePool says -> the word that policy and scenario files use for it.
+#: Values in a GpuNodePool -> the words of policy and scenario files for them.
 PLACEMENTS: Final[Mapping[kinds.PlacementRule, PlacementRule]] = {
     "BinPack": "binpack",
     "Spread": "spread",
@@ -60,12 +60,12 @@ JOB_ORDERS: Final[Mapping[kinds.JobOrder, JobOrder]] = {"Fifo": "fifo", "StrictF
 
 V = TypeVar("V", QueueView, PoolView)
 
-#: In place of figures that never were good: nothing may be taken until they are mended.
-_NONE_YET = PoolQuota(gpu=Figures(limit=0, weight=0))
+#: In place of figures that never were valid: the queue gets nothing until they are corrected.
+_NO_FIGURES = PoolQuota(gpu=Figures(limit=0, weight=0))
 
 
 def _read_pool(name: str, spec: GpuNodePoolSpec) -> PoolView:
-    """The node pool's policy, as its object has it."""
+    """The node pool's policy, from its object."""
     return PoolView(
         name,
         gpu_placement=PLACEMENTS[spec.placement.gpu],
@@ -100,12 +100,12 @@ def _read_elastic(spec: GpuNodePoolSpec) -> ElasticView | None:
     )
 
 
-#: The default node pool, while no object describes it.
+#: The default node pool while it has no object.
 _UNDESCRIBED: Final = _read_pool(DEFAULT_POOL, GpuNodePoolSpec())
 
 
 class Queues:
-    """The queue tree and the node pools. Maps handed out are never changed afterwards."""
+    """The queue tree and the node pools. Returned maps never change afterwards."""
 
     def __init__(self) -> None:
         self.departments: dict[str, GpuDepartment] = {}
@@ -114,20 +114,20 @@ class Queues:
         self.department_views: Mapping[str, QueueView] = {}
         self.project_views: Mapping[str, QueueView] = {}
         self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: _UNDESCRIBED}
-        #: Queue -> node pool -> millionths of what the pool had that the queue used in the past.
+        #: Queue -> node pool -> decayed past use, in millionths of the pool's capacity.
         self.past_use: Mapping[str, Mapping[str, Amounts]] = {}
-        #: Goes up with every change of what people write, or of what projects used in the month.
+        #: Goes up with every change of a spec, or of the month's use in a project's status.
         self.n_changes = 0
         self._by_namespace: dict[str, tuple[str, ...]] = {}
         self._pools_for: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | Refused] = {}
         self._bad_figures: dict[tuple[str, str], list[str]] = {}
 
     def set_department(self, department: GpuDepartment) -> None:
-        """Take the department; a change of its status alone makes nothing anew."""
+        """Store the department; a change of its status alone rebuilds no view."""
         name = department.metadata.name
         before = self.departments.get(name)
         self.departments[name] = department
-        if before is not None and _same(before, department):
+        if before is not None and _has_same_spec(before, department):
             return
         self.n_changes += 1
         last = self.department_views.get(department_queue(name))
@@ -140,7 +140,7 @@ class Queues:
         self.department_views = _with(self.department_views, view)
 
     def drop_department(self, name: str) -> None:
-        """Forget the department; projects that name it fall to one of the name without quota."""
+        """Forget the department; projects that name it get one of that name without quota."""
         self.n_changes += 1
         self.departments.pop(name, None)
         self._bad_figures.pop(("GpuDepartment", name), None)
@@ -148,12 +148,12 @@ class Queues:
         self._fill_departments()
 
     def set_project(self, project: GpuProject) -> set[str]:
-        """Take the project; returns the namespaces with pods to look at again."""
+        """Store the project; returns the namespaces with pods to refresh."""
         name = project.metadata.name
         before = self.projects.get(name)
         self.projects[name] = project
-        if before is not None and _same(before, project):
-            if _months(before) != _months(project):
+        if before is not None and _has_same_spec(before, project):
+            if _month_uses(before) != _month_uses(project):
                 self.n_changes += 1
                 known = self.project_views[name]
                 pools = with_budgets(known.pools, project.spec.node_pools, project.status)
@@ -178,7 +178,7 @@ class Queues:
         return self._list_namespaces(name, before, project)
 
     def drop_project(self, name: str) -> set[str]:
-        """Forget the project; returns the namespaces with pods to look at again."""
+        """Forget the project; returns the namespaces with pods to refresh."""
         self.n_changes += 1
         before = self.projects.pop(name, None)
         self._pools_for.clear()
@@ -188,7 +188,7 @@ class Queues:
         return self._list_namespaces(name, before, None)
 
     def views(self) -> Mapping[str, QueueView]:
-        """Every department and project, with the weights that are in force."""
+        """Every department and project, with the weights in force and with past use."""
         by_quota = {
             name for name, pool in self.pools.items() if pool.spec.over_quota_weights == "Disabled"
         }
@@ -201,11 +201,11 @@ class Queues:
         return views
 
     def set_pool(self, pool: GpuNodePool) -> bool:
-        """Take the node pool; returns whether nodes and pods must be matched with pools again."""
+        """Store the node pool; returns whether nodes and pods must be assigned to pools again."""
         name = pool.metadata.name
         before = self.pools.get(name)
         self.pools[name] = pool
-        if before is not None and _same(before, pool):
+        if before is not None and _has_same_spec(before, pool):
             return False
         self.n_changes += 1
         self.pool_views = _with(self.pool_views, _read_pool(name, pool.spec))
@@ -218,7 +218,7 @@ class Queues:
         return {name for name, pool in self.pools.items() if pool.spec.unledgered_pods == "Evict"}
 
     def drop_pool(self, name: str) -> None:
-        """Forget the node pool; its nodes fall to other pools."""
+        """Forget the node pool; its nodes go to other pools."""
         self.n_changes += 1
         self.pools.pop(name, None)
         self._pools_for.clear()
@@ -227,7 +227,7 @@ class Queues:
             self.pool_views = _with(self.pool_views, _UNDESCRIBED)
 
     def pool_of(self, labels: Mapping[str, str]) -> str:
-        """The pool of a node: the first by name that selects it, those without a selector last."""
+        """The first pool by name with a matching selector; else the first without a selector."""
         catch_all = ""
         for name in sorted(self.pools):
             wanted = self.pools[name].spec.node_selector
@@ -243,7 +243,7 @@ class Queues:
         return self._by_namespace.keys()
 
     def project_of(self, namespace: str, named: str) -> str | Refused:
-        """The project of pods of `namespace` that name the project `named`, or none when empty.
+        """The project of pods in `namespace`; `named` is the project that they name, if any.
 
         A namespace belongs to the oldest project that lists it.
         """
@@ -259,7 +259,7 @@ class Queues:
     def refuse_class(
         self, project: str, priority_class: str, values: Mapping[str, int | None]
     ) -> Refused | None:
-        """Why work of the project may not name the priority class, which may be empty."""
+        """Why workloads of the project may not use the priority class, which may be empty."""
         if not priority_class or project not in self.projects:
             return None
         allowed = self.projects[project].spec.allowed_priority_classes
@@ -271,12 +271,12 @@ class Queues:
         return namespace in self._by_namespace
 
     def grace_s(self, pod: PodFacts, pool: str) -> int:
-        """How long a pod without a row has to end, as its project or the node pool says."""
+        """The grace period of a pod without a row, limited by its project or the node pool."""
         queue = self.project_views.get(self._owner_of(pod.namespace))
         return min(pod.grace_s, max_grace_s(queue, self.pool_views.get(pool)))
 
     def pools_for(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
-        """Node pools that work of `project` may use, best first; `asked` is what the work names."""
+        """Node pools that work of `project` may use, best first; `asked` are the ones it names."""
         found = self._pools_for.get((project, asked))
         if found is None:
             found = self._pools_for[project, asked] = self._find_pools(project, asked)
@@ -302,7 +302,7 @@ class Queues:
         return known
 
     def labels_for(self, project: str, kind: str) -> Mapping[str, str]:
-        """Node labels that work of this kind must have where the project says so."""
+        """Node labels that the project requires for workloads of this kind."""
         if project in self.projects:
             for selector in self.projects[project].spec.node_affinity:
                 if selector.workload_kind == kind:
@@ -310,7 +310,7 @@ class Queues:
         return {}
 
     def problems(self) -> Iterable[Problem]:
-        """What in the queues is not as its author can have meant it."""
+        """Invalid figures and references in departments and projects."""
         for (kind, name), texts in self._bad_figures.items():
             for text in texts:
                 yield Problem(kind, name, "InvalidFigures", text)
@@ -338,7 +338,7 @@ class Queues:
             if figures.name in quotas:
                 problems.append(f"node pool {figures.name} is listed twice: the first counts")
                 continue
-            known = last.pools.get(figures.name, _NONE_YET) if last else _NONE_YET
+            known = last.pools.get(figures.name, _NO_FIGURES) if last else _NO_FIGURES
             quotas[figures.name], refused = read_quota(figures, known)
             if owner[0] == "GpuDepartment":
                 refused += without_effect(figures)
@@ -350,7 +350,7 @@ class Queues:
         return quotas
 
     def _fill_departments(self) -> None:
-        """Give a project without its department one of that name without quota."""
+        """Add a department without quota for each department that projects name and none has."""
         wanted = {department_queue(p.spec.department) for p in self.projects.values()}
         exist = {department_queue(name) for name in self.departments}
         views = {n: v for n, v in self.department_views.items() if n in exist}
@@ -359,7 +359,7 @@ class Queues:
         self.department_views = dict(sorted(views.items()))
 
     def _owner_of(self, namespace: str) -> str:
-        """The oldest project that lists the namespace, the first by name of one second."""
+        """The oldest project that lists the namespace; the first by name if equally old."""
         listed = self._by_namespace.get(namespace, ())
         if len(listed) < 2:
             return listed[0] if listed else ""
@@ -382,21 +382,21 @@ class Queues:
         return old | new
 
 
-def _same(
+def _has_same_spec(
     before: GpuDepartment | GpuProject | GpuNodePool,
     after: GpuDepartment | GpuProject | GpuNodePool,
 ) -> bool:
-    """Whether they are one object with one spec: status and metadata may differ."""
+    """Whether they are the same object with the same spec; status and metadata may differ."""
     return before.metadata.uid == after.metadata.uid and before.spec == after.spec
 
 
-def _months(project: GpuProject) -> list[object]:
-    """What the status of the project says of its use of the month."""
+def _month_uses(project: GpuProject) -> list[object]:
+    """The month's use by node pool, from the project's status."""
     return [(use.name, use.month) for use in project.status.node_pools]
 
 
 def _with(views: Mapping[str, V], view: V) -> dict[str, V]:
-    """The views with one more, in order of their names."""
+    """The views with `view` added or replaced, in order of their names."""
     return dict(sorted({**views, view.name: view}.items()))
 
 

@@ -1,7 +1,7 @@
-"""Where kube-scheduler did not bind a pod as planned, and until when that is not tried again.
+"""Where kube-scheduler did not bind a pod as planned, and how long Ballast waits to try again.
 
-Kept in an annotation of the pod, so that a new leader knows it. The wait doubles with each refusal:
-on the node that was refused, and from the second refusal on for the pod as a whole.
+Stored in an annotation of the pod, so that a new leader knows it. The wait on a node doubles with
+each refusal there; from the second refusal on, the pod as a whole waits too.
 """
 
 import re
@@ -12,17 +12,17 @@ from msgspec import Struct
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, sentence
 
-#: From so many refusals on, nothing is evicted for the pod's workload.
+#: From this many refusals on, nothing is evicted for the pod's workload.
 DOUBTFUL_FROM: Final = 2
-#: Nodes remembered; the one that was refused first is forgotten first.
+#: Nodes remembered; the one refused longest ago is forgotten first.
 MAX_NODES: Final = 8
-#: Characters kept of what kube-scheduler said.
+#: Characters kept of kube-scheduler's message.
 _WHY_CHARS: Final = 300
-#: How refusals of a binding begin that are about the card of a share (`extender.ledger.seating`).
+#: Prefixes of refused bindings that are about the card of a share (`extender.ledger.seating`).
 _NO_SHARE: Final = tuple(
     sentence(reason) for reason in (Reason.CARDS_BUSY, Reason.CLAIMS_NOT_MET, Reason.CARD_UNHEALTHY)
 )
-#: The longest wait is the first one times this.
+#: The longest wait, as a multiple of the first.
 _MOST_DOUBLED: Final = 64
 
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,11})"
@@ -34,7 +34,7 @@ _TEXT: Final = re.compile(
 
 
 class RefusedNode(Struct, frozen=True, gc=False):
-    """A node on which the pod was refused `count` times; tried again from `until` (unix s)."""
+    """A node that refused the pod `count` times; it is tried again from `until` (unix s)."""
 
     name: str
     count: int
@@ -42,9 +42,9 @@ class RefusedNode(Struct, frozen=True, gc=False):
 
 
 class Refusals(Struct, frozen=True, gc=False):
-    """All refusals of a pod: how many, before when it is not planned again, and on which nodes.
+    """All refusals of a pod: how many, until when it is not planned, and on which nodes.
 
-    `why` is what kube-scheduler said the last time.
+    `why` is kube-scheduler's last message.
     """
 
     count: int = 0
@@ -54,11 +54,11 @@ class Refusals(Struct, frozen=True, gc=False):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the pod was refused too often for others to be stopped for it."""
+        """Whether the pod was refused so often that nothing is evicted for it."""
         return self.count >= DOUBTFUL_FROM
 
     def after(self, node: str, now_s: int, wait_s: int, why: str = "") -> "Refusals":
-        """With one more refusal, on `node`; `wait_s` is the wait after a first one."""
+        """These refusals and one more, on `node`; `wait_s` is the wait after a first refusal."""
         known = next((each for each in self.nodes if each.name == node), None)
         n_here = known.count + 1 if known else 1
         here = RefusedNode(node, n_here, now_s + _wait(wait_s, n_here))
@@ -68,14 +68,14 @@ class Refusals(Struct, frozen=True, gc=False):
         return Refusals(self.count + 1, until, nodes, " ".join(why.split())[:_WHY_CHARS])
 
     def barred(self, now_s: int) -> tuple[str, ...]:
-        """The nodes that are not to be tried now, by name."""
+        """The nodes that may not be tried at `now_s`, by name."""
         return tuple(sorted(each.name for each in self.nodes if each.until > now_s))
 
 
 class Denial(Struct, frozen=True, gc=False):
-    """The API server refused the pod's release `count` times; not planned before `until`.
+    """The API server refused the pod's release `count` times; it is not planned before `until`.
 
-    Known to one leader only: where the pod can't be patched, nothing can be written on it.
+    Only the current leader knows it: a pod that can't be patched can carry no annotation for it.
     """
 
     count: int
@@ -84,7 +84,7 @@ class Denial(Struct, frozen=True, gc=False):
 
 
 def deny(before: Denial | None, message: str, now_s: int, wait_s: int) -> Denial:
-    """The denial after one more; `wait_s` is the wait after a first one."""
+    """The denial after one more refusal; `wait_s` is the wait after a first one."""
     count = before.count + 1 if before else 1
     return Denial(count, now_s + _wait(wait_s, count), message)
 
@@ -93,7 +93,7 @@ NONE: Final = Refusals()
 
 
 def read_refusals(text: str) -> Refusals:
-    """What the annotation says; none where it is not understood."""
+    """The refusals in the annotation; none if it is not understood."""
     found = _TEXT.fullmatch(text) if text else None
     if found is None:
         return NONE
@@ -121,11 +121,11 @@ def _wait(wait_s: int, count: int) -> int:
 
 
 def read_answer(pod: Pod) -> str:
-    """Why kube-scheduler did not bind the pod where it was planned; empty if it did not look yet.
+    """Why kube-scheduler does not bind the pod where it is planned; empty if it gave no answer.
 
-    That no node takes a pod without a plan says nothing, and neither does an error: the extender
-    or the API server may be away. A binding that the extender refuses is an error as well; it is an
-    answer where the card of a share that a claim asks for is the cause.
+    "No node takes a pod without a plan" is no answer. An error is none either, because the extender
+    or the API server may be down; but a binding that the extender refuses, which is reported as an
+    error too, is an answer if it is about the card of a share that a claim requests.
     """
     if pod.spec.node_name or pod.gates:
         return ""

@@ -1,4 +1,4 @@
-"""What one cycle decides on: every view of the model at one moment."""
+"""The input of one cycle: every view of the model at one moment."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,15 @@ class Snapshot:
     """One consistent picture for one cycle. `now_s` is the only clock a policy may read.
 
     `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
-    widest first; `workloads` are keyed by their key and hold every workload with at least one live
-    pod; `tally` sums them up, or is None until it is needed. `orphans` are nodes and cards that
-    rows still hold although their pods are gone: soon they are free. `budgets` says how many more
-    pods each disruption budget lets go, without the pods that already leave. `held_lately` is what
-    each queue held on average over the last day, by queue and node pool, in units of 1/`LATELY`: it
-    breaks ties between queues. `kept` are the nodes on which places are kept for the successors of
-    pods that were moved. `placed` are uids of pods that earlier rounds of the cycle placed: they
-    run here, and do not yet in the cluster; `moved` are those that they move. `nodes` is this
-    snapshot's own and may be changed by the simulation that runs on it; everything else is shared
-    and constant.
+    widest first; `workloads` are keyed by their key and include every workload with a live pod.
+    `tally` has their sums, or is None until it is needed. `orphans` are nodes and cards held by
+    rows whose pods are gone: they will soon be free. `budgets` is how many more disruptions each
+    budget allows, apart from pods that are terminating. `held_lately` is each queue's average
+    allocation over the last day, by queue and node pool, in units of 1/`LATELY`; it breaks ties
+    between queues. `kept` are the nodes with reservations for successors of moved pods. `placed`
+    are UIDs of pods that earlier rounds of the cycle placed, which run in this snapshot but not yet
+    in the cluster; `moved` are UIDs of pods that these rounds move. A simulation may change
+    `nodes`, which belongs to this snapshot; everything else is shared and constant.
     """
 
     now_s: int

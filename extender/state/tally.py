@@ -1,8 +1,8 @@
-"""What pods hold and ask for, summed up as it changes, so that a decision need not read them all.
+"""Sums of what pods hold and request, updated incrementally, so a decision need not read all pods.
 
-Sums are kept per node pool, project and user; a workload's part of them follows from its view and
-from the pools of the nodes alone. `ClusterState` keeps one Tally and gives each snapshot a copy;
-for a snapshot without one `Tally.of` counts from scratch.
+Sums are per node pool, project and user. A workload's part of them depends only on its view and on
+the pools of the nodes. `ClusterState` keeps one Tally and gives each snapshot a copy; `Tally.of`
+counts from scratch, for a snapshot without one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.nodes import NodeTable
 
-#: (node pool, project, user); the user is empty where the workload names none.
+#: (node pool, project, user); the user is empty if the workload names none.
 TallyKey = tuple[str, str, str]
 
-# A sum is a flat list: three amounts (GPU, CPU, memory) from each of these places on, then how many
-# pods are in it. Each figure is followed by the part of it that is non-preemptible.
+# A sum is a flat list: three amounts (GPU, CPU, memory) from each of these offsets on, then the
+# number of pods in it. Each figure is followed by its non-preemptible part.
 ALLOCATED: Final = 0
 ALLOCATED_NP: Final = 3
 LEAVING: Final = 6
@@ -32,7 +32,7 @@ N_PODS: Final = 24
 _WIDTH: Final = 25
 
 _WAITING: Final = ("gated", "foreign")
-#: What a workload or one of its pods has for which a tally names it, and in which set.
+#: Property of a workload or of one of its pods -> the set of `Tally` that lists the workload.
 _LISTED: Final = {
     "gated": "waiting",
     "nominated": "nominated",
@@ -45,7 +45,7 @@ _LISTED: Final = {
 
 
 def pod_amounts(demand: Demand, card_mib: int) -> Amounts:
-    """What a pod without cards will be charged; a request in MiB is measured on `card_mib`."""
+    """What a pod without cards will be charged; a request in MiB is converted by `card_mib`."""
     if demand.gpu_memory_mib == 0:
         milli = demand.devices * demand.milli
     else:
@@ -56,7 +56,7 @@ def pod_amounts(demand: Demand, card_mib: int) -> Amounts:
 
 
 def held_amounts(pod: PodView, card_mib: int) -> Amounts:
-    """What a pod is charged that has a place; without cards by its row, as if it had none yet."""
+    """What a placed pod is charged; without cards in its row, the same as before it is placed."""
     if not pod.cards:
         return pod_amounts(pod.demand, card_mib)
     demand = pod.demand
@@ -65,17 +65,18 @@ def held_amounts(pod: PodView, card_mib: int) -> Amounts:
 
 
 def starting_order(pod: PodView) -> tuple[int, int, int, str]:
-    """Sorts pods of one workload in the order in which they are to start."""
+    """Sort key: the order in which pods of one workload start."""
     return -pod.order, -pod.priority, pod.created_at, pod.key
 
 
 def startable(workload: WorkloadView) -> "list[PodView]":
-    """The pods that could start if they had a place, no more than may run at once."""
+    """The pods that could start now if they fit, limited by `max_concurrent_pods`."""
     return startable_and_spare(workload)[0]
 
 
 def startable_and_spare(workload: WorkloadView) -> "tuple[list[PodView], list[PodView]]":
-    """The same, and those that may start in place of them, in their order."""
+    """The startable pods, and the pods beyond `max_concurrent_pods` that could replace them, in
+    order."""
     waiting = [
         pod
         for pod in workload.pods
@@ -91,13 +92,13 @@ def startable_and_spare(workload: WorkloadView) -> "tuple[list[PodView], list[Po
 
 @dataclass(slots=True)
 class Tally:
-    """Sums by key, and the workloads that a cycle has to look at.
+    """Sums by key, and the workloads that a cycle has to examine.
 
-    `fractions` says by key how many pods hold or ask for which part of a GPU beyond whole ones.
-    `waiting` are keys of workloads with pods that our gate holds, `nominated` of those with pods
-    that are promised a place, `leaving` of those with pods on their way out, `picky` of those with
-    pods that must run beside others, `timed` of those that say how long they run, `stale` of
-    gangs that fell below their minimum, `replicas` of those whose owner states a floor.
+    `fractions` counts, by key, the pods that hold or request each fraction of a GPU.
+    The sets hold workload keys. `waiting`: workloads with gated pods; `nominated`: with nominated
+    pods; `leaving`: with terminating pods; `picky`: with pod (anti-)affinity; `timed`: with a
+    stated run time; `stale`: gangs below their minimum; `replicas`: with an owner that states a
+    floor.
     """
 
     sums: dict[TallyKey, list[int]] = field(default_factory=dict)
@@ -114,7 +115,7 @@ class Tally:
 
     @classmethod
     def of(cls, nodes: NodeTable, workloads: Mapping[str, WorkloadView]) -> "Tally":
-        """Everything counted from scratch: one pass over all pods."""
+        """The tally of these workloads, counted from scratch: one pass over all pods."""
         tally = cls()
         tally._pool_of = _pools_of(nodes)
         tally._card_mib = _smallest_cards(nodes)
@@ -123,7 +124,7 @@ class Tally:
         return tally
 
     def copy(self) -> "Tally":
-        """A tally of its own with the same figures; costs what the sums and sets hold."""
+        """An independent copy; costs the size of the sums and sets."""
         return Tally(
             sums={key: figures[:] for key, figures in self.sums.items()},
             fractions={key: dict(counts) for key, counts in self.fractions.items()},
@@ -133,17 +134,17 @@ class Tally:
         )
 
     def replace(self, before: "WorkloadView | None", after: "WorkloadView | None") -> None:
-        """A workload has changed, come (`before` is None) or gone: costs its pods."""
+        """Count a workload that changed, is new (`before` is None) or gone; costs its pods."""
         if before is not None:
             self._count(before, -1)
         if after is not None:
             self._count(after, 1)
 
     def follow(self, nodes: NodeTable, workloads: Mapping[str, WorkloadView]) -> None:
-        """Take the node pools as they are in `nodes` now; `workloads` are those counted so far.
+        """Update the sums to the node pools in `nodes`; `workloads` are those counted so far.
 
-        Costs one pass over the nodes, and where a node came, went or changed its pool one pass over
-        the workloads; where the smallest card of a pool changed everything is counted anew.
+        Costs one pass over the nodes, and one over the workloads if a node came, went or changed
+        its pool. If the smallest card of a pool changed, everything is counted anew.
         """
         card_mib, pool_of = _smallest_cards(nodes), _pools_of(nodes)
         if card_mib != self._card_mib:
@@ -164,19 +165,19 @@ class Tally:
                 self._count(workload, 1)
 
     def granule(self, key: TallyKey) -> int:
-        """The largest part of a GPU of which all its pods ask for multiples, in milli."""
+        """The largest part of a GPU, in milli, that divides every request under the key."""
         return gcd(MILLI_PER_GPU, *self.fractions.get(key, ()))
 
     def users(self) -> dict[str, set[str]]:
-        """By project, the users that its work names; projects where none is named are left out."""
+        """By project, the users that its workloads name, without projects that have none."""
         users: dict[str, set[str]] = {}
         for _, project, user in self.sums:
             users.setdefault(project, set()).add(user)
         return {project: names for project, names in users.items() if names != {""}}
 
     def _count(self, workload: WorkloadView, sign: int) -> None:
-        """Add the workload's part to the sums, or with sign -1 take it away."""
-        seen = _words_of(workload)
+        """Add the workload's part to the sums, or subtract it if `sign` is -1."""
+        seen = _properties_of(workload)
         for pod in workload.pods:
             seen.add("leaving" if pod.is_terminating else pod.state)
             if pod.state not in _WAITING:
@@ -192,7 +193,7 @@ class Tally:
             (keys.add if sign > 0 else keys.discard)(workload.key)
 
     def _count_held(self, workload: WorkloadView, pod: PodView, sign: int) -> None:
-        """What the pod's row holds."""
+        """Count what the pod's row holds."""
         pool = self._pool_of.get(pod.node)
         if pool is None:
             return
@@ -205,7 +206,7 @@ class Tally:
         self._drop_empty((pool, workload.project, workload.user), figures)
 
     def _count_next(self, workload: WorkloadView, pod: PodView, sign: int) -> None:
-        """The place that is kept for the successor of a pod that is moved."""
+        """Count the reservation for the successor of a pod that is moved."""
         pool = self._pool_of.get(pod.next_node)
         if pool is None:
             return
@@ -217,7 +218,7 @@ class Tally:
         self._drop_empty(key, figures)
 
     def _count_pending(self, workload: WorkloadView, sign: int) -> None:
-        """What its waiting pods ask for, in every pool that it may use."""
+        """Count the requests of the pending pods, in every pool that the workload may use."""
         waiting = startable(workload)
         is_np = not workload.is_preemptible
         for pool in dict.fromkeys(workload.pools):
@@ -246,8 +247,8 @@ class Tally:
             self.fractions.pop(key, None)
 
 
-def _words_of(workload: WorkloadView) -> set[str]:
-    """What the workload as a whole has for which a tally names it."""
+def _properties_of(workload: WorkloadView) -> set[str]:
+    """The properties of the workload itself that put it into a set of the tally."""
     seen: set[str] = set() if workload.expected_run_s is None else {"timed"}
     if workload.stale_since is not None:
         seen.add("stale")
@@ -274,7 +275,7 @@ def _pools_of(nodes: NodeTable) -> dict[str, str]:
 
 
 def _smallest_cards(nodes: NodeTable) -> dict[str, int]:
-    """MiB of the smallest card of every pool's ready nodes, where it has any card."""
+    """MiB of the smallest card on the ready nodes of each pool that has any card."""
     smallest: dict[str, int] = {}
     for pool, mib, is_ready in zip(nodes.pool, nodes.cards.card_mib, nodes.is_ready, strict=True):
         if mib and is_ready and mib < smallest.get(pool, mib + 1):

@@ -1,4 +1,4 @@
-"""Which levels of nearness nodes have, and which of them a constraint is about."""
+"""The levels of each GpuTopology, and which of them a constraint names."""
 
 from collections.abc import Mapping
 
@@ -8,14 +8,14 @@ from extender.state.model import TopologyRule
 
 
 class Topologies:
-    """Every GpuTopology by name. The map of levels is never changed after it was handed out."""
+    """Every GpuTopology by name. A returned map of levels never changes."""
 
     def __init__(self) -> None:
         self.known: dict[str, GpuTopology] = {}
         self.levels: Mapping[str, tuple[str, ...]] = {}
 
     def set_topology(self, topology: GpuTopology) -> bool:
-        """Take the topology; returns whether what it says is new."""
+        """Store the topology; returns whether its levels are new."""
         name = topology.metadata.name
         self.known[name] = topology
         levels = tuple(level.node_label for level in topology.spec.levels)
@@ -25,12 +25,12 @@ class Topologies:
         return True
 
     def drop_topology(self, name: str) -> None:
-        """Forget the topology: work that asks for it waits."""
+        """Forget the topology; workloads that name it stay pending."""
         self.known.pop(name, None)
         self.levels = {key: levels for key, levels in self.levels.items() if key != name}
 
     def rule_of(self, asked: TopologyConstraint) -> TopologyRule | Refused | None:
-        """The rule by its topology's name, None when nothing is asked, or what does not exist."""
+        """The rule of the constraint; None if it names no level, Refused if no topology has it."""
         required, preferred = asked.required_topology_level, asked.preferred_topology_level
         wanted = [level for level in (required, preferred) if level]
         if not wanted:

@@ -1,6 +1,6 @@
-"""A pod group's tree of sub-groups, read from its list, and whether pods reach its minimums.
+"""A pod group's tree of sub-groups, built from its list, and whether pods meet its minimums.
 
-Pods that have succeeded count for the minimums of all groups around them.
+Pods that have succeeded count towards the minimums of every group that contains them.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from extender.state.model import GroupView, TopologyRule, WorkloadView
 def tree_of(
     spec: GpuPodGroupSpec, rule: TopologyRule | None, rules: dict[str, TopologyRule]
 ) -> GroupView | Refused:
-    """The tree with every minimum stated; `rules` are those of sub-groups, by name.
+    """The tree with every minimum set; `rules` are the topology rules of sub-groups, by name.
 
     A group with sub-groups that states no minimum needs all of them.
     """
@@ -35,8 +35,8 @@ def tree_of(
 
 
 def collapsed(tree: GroupView) -> GroupView:
-    """The tree without its root where one group is all there is below it, unless both ask for
-    nearness: the group then has the larger of the two minimums."""
+    """The tree without its root if that has a single child, unless both have a topology rule. The
+    child then gets the larger of the two minimums."""
     if len(tree.children) != 1:
         return tree
     (child,) = tree.children
@@ -55,10 +55,10 @@ def leaves_of(tree: GroupView) -> Iterable[str]:
 
 
 def is_satisfied(tree: GroupView, groups: Iterable[str]) -> bool:
-    """Whether pods of these leaves, one entry a pod, may run together.
+    """Whether pods of these leaves, one entry per pod, may run together.
 
-    They may if there are none, or if the tree and every group that holds any of them has its
-    minimum. Pods that name no group of the tree count for the tree itself.
+    They may if there are none, or if the tree and every group with any pod meets its minimum. Pods
+    that name no group of the tree count for the tree itself.
     """
     n_in = Counter(groups)
     n_pods = n_in.total()
@@ -66,7 +66,7 @@ def is_satisfied(tree: GroupView, groups: Iterable[str]) -> bool:
 
 
 def is_below(tree: GroupView | None, min_member: int, groups: Sequence[str]) -> bool:
-    """Whether pods of these leaves, one entry a pod, are some but fewer than must run together."""
+    """Whether there are pods, one entry of `groups` each, but fewer than must run together."""
     if not groups:
         return False
     if tree is None or not tree.children:
@@ -75,9 +75,9 @@ def is_below(tree: GroupView | None, min_member: int, groups: Sequence[str]) -> 
 
 
 def without_succeeded(view: WorkloadView, succeeded: Counter[str]) -> WorkloadView:
-    """The workload with the minimums that are left to its pods; what lives needs at least one.
+    """The workload with the minimums that its other pods still have to meet, at least one pod.
 
-    `succeeded` says how many pods of each leaf have; those of unknown leaves are the group's own.
+    `succeeded` counts pods by leaf; pods of unknown leaves count for the group itself.
     """
     tree, n_pods = view.tree, succeeded.total()
     min_member = max(1, view.min_member - n_pods)
@@ -91,9 +91,9 @@ def without_succeeded(view: WorkloadView, succeeded: Counter[str]) -> WorkloadVi
 
 
 def _less(group: GroupView, succeeded: Counter[str], n_pods: int) -> GroupView:
-    """The group with what is left of its minimum when `n_pods` of all its pods have succeeded.
+    """The group with its minimum reduced by its `n_pods` succeeded pods.
 
-    A group that needs nothing more may be empty, and still counts for the group around it.
+    A group with nothing left to require may be empty, and still counts as a satisfied child.
     """
     if not n_pods:
         return group
@@ -128,7 +128,7 @@ def _with_minimums(
     stated: tuple[int | None, int | None],
     rule: TopologyRule | None,
 ) -> GroupView:
-    """A group with children: those it needs bring their minimums with them."""
+    """A group with children; its minimum is at least that of the children it needs."""
     min_member, min_groups = stated
     if min_member is None and min_groups is None:
         min_groups = len(children)
