@@ -1,1 +1,1 @@
-"""A plan becomes writes: rows first, then evictions and releases."""
+"""Carries out a plan: rows first, then evictions and releases."""

@@ -1,9 +1,9 @@
-"""A plan becomes writes, in the one order that is safe to be cut off anywhere.
+"""Carries out a plan in the one order of writes that may be interrupted anywhere.
 
-Rows first, with those that are freed, one write per node; then, beside the next cycles, the gates
-of workloads that have all their rows, and evictions, each only while nominated rows hold the place
-it makes and the place of what is moved. If rows of a workload were refused, the workload is planned
-anew.
+Rows come first, together with freed rows, in one write per node. Beside the next cycles come the
+releases of workloads that have all their rows, and the evictions. A pod is evicted only while
+nominated rows reserve its cards for the preemptor, and the new cards of every moved pod. If any row
+of a workload is refused, the workload is planned anew.
 """
 
 import time
@@ -28,16 +28,16 @@ from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: Admissions of one workload differ in their state: some places may be free and others left.
+#: A workload may have two admissions, one with free cards and one that waits for victims.
 _NOMINATED: Final = "nominated"
-#: Times that kept places are handed over in one cycle, while pods come.
+#: Most rounds of handing reservations to successors in one cycle, while pods keep coming.
 _HAND_OVERS: Final = 5
 
 log = structlog.get_logger(__name__)
 
 
 class Committer:
-    """Carries plans and repairs out."""
+    """Carries out plans and repairs."""
 
     def __init__(
         self, state: ClusterState, ledger: Ledger, releaser: Releaser, evictor: Evictor
@@ -49,14 +49,14 @@ class Committer:
         self._hand_over = HandOver(state)
         self._bound: Mapping[str, Sequence[str]] = {}
         self._overdue: Set[str] = frozenset()
-        #: Why changes could not be written, by their keys, since the plan was begun.
+        #: By key, why changes of the current plan could not be written.
         self._failed: dict[str, KubeError] = {}
 
     async def repair(self, repairs: Repairs) -> None:
-        """Write lost rows, then queue the pods of plans that are whole for release.
+        """Write lost rows, then queue the pods of complete plans for release.
 
-        The model goes on without the rows that may go. They leave the ledger with the plan of this
-        cycle, or, if none was carried out, at the beginning of the next.
+        The model drops the freed rows at once. The ledger drops them with the plan of this cycle
+        or, if none is carried out, at the beginning of the next.
         """
         changes = [
             RowChange(f"restore {row.uid}", rows={node: [row]})
@@ -75,10 +75,10 @@ class Committer:
                 self._releaser.start(project, releases)
 
     async def hand_over(self) -> None:
-        """Hand kept places to the successors that have come for them.
+        """Give reservations of moved pods to the successors that have appeared.
 
-        Looks again after each write, and ends without an await when no successor is left: a
-        snapshot that is taken at once shows no pod as waiting while a place is kept for it.
+        Looks again after each write, and ends without an await when no successor is left. So in a
+        snapshot taken right after it, no pod is pending that has a reservation.
         """
         for _ in range(_HAND_OVERS):
             changes = self._hand_over.changes(int(time.time()))
@@ -87,12 +87,12 @@ class Committer:
             await self._write(changes)
 
     async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> KubeError | None:
-        """Do what the plan says; what takes free places goes before all that waits for victims.
+        """Carry out the plan; workloads that fit on free cards come before those with victims.
 
-        Returns why none of its rows could be written; None where any was, or was refused.
+        Returns the error if no row could be written; None if any was written, or refused.
         """
         self._failed.clear()
-        first, others = _in_order(plan.admissions)
+        first, others = _split_by_victims(plan.admissions)
         changes = self._changes_of(plan, snapshot, epoch)
         keys = {*map(_key_of, first), *plan.drops}
         now = [change for change in changes if change.key in keys]
@@ -102,10 +102,10 @@ class Committer:
         if later:
             later = self._with_upkeep(later, others)
         lost = await self._place(others, later, epoch, snapshot.now_s)
-        without_place = {
+        without_rows = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
-        self._evictor.start(plan, snapshot, without_place)
+        self._evictor.start(plan, snapshot, without_rows)
         failed = [self._failed.get(change.key) for change in changes]
         return failed[0] if failed and all(failed) else None
 
@@ -115,8 +115,8 @@ class Committer:
         admissions: Iterable[Admission],
         kept_for: Iterable[RowChange] = (),
     ) -> list[RowChange]:
-        """The changes with what else there is to do: on their nodes, for their pods, and on all
-        other nodes but those of `kept_for`, which have their turn with these."""
+        """The changes and the pending upkeep: on their nodes, for the admitted pods, and on all
+        other nodes except those of `kept_for`, whose upkeep goes with these later changes."""
         freed = self._state.freed_rows()
         admitted = {each.pod.uid for admission in admissions for each in admission.placements}
         nodes = {node for change in changes for node in change.rows.keys() | change.frees.keys()}
@@ -136,11 +136,11 @@ class Committer:
         epoch: int,
         now_s: int,
     ) -> set[str]:
-        """Write the rows, then queue the pods whose rows landed; the keys of those that did not."""
+        """Write the rows, then queue pods with written rows for release; returns failed keys."""
         lost: set[str] = set()
         if changes:
             lost = await self._write(changes)
-        # A pod whose earlier row is still there would be bound with two.
+        # If an earlier row of a pod is still in the ledger, the pod would be bound with two rows.
         held = self._still_held()
         released = [
             admission
@@ -159,11 +159,11 @@ class Committer:
         return lost
 
     def _still_held(self) -> set[str]:
-        """UIDs of pods that have a row in the ledger which may go."""
+        """UIDs of pods with a freed row that is still in the ledger."""
         return {row.uid for rows in self._state.freed_rows().values() for row in rows}
 
     def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[RowChange]:
-        """The plan's rows: places of admissions, with those that are kept for what moves."""
+        """The plan's rows: placements of admissions, and reservations for moved pods."""
         made = {"epoch": epoch, "reserved_at": snapshot.now_s}
         rows: dict[str, dict[str, list[Row]]] = {}
         for admission in plan.admissions:
@@ -182,7 +182,7 @@ class Committer:
         return changes + [change for change in drops if change.frees]
 
     async def _write(self, changes: Sequence[RowChange]) -> set[str]:
-        """Commit to the ledger; returns the keys of changes that did not land."""
+        """Commit to the ledger; returns the keys of changes that were not written."""
         outcome = await self._ledger.commit(changes)
         for node in outcome.written.values():
             self._state.apply(Upserted(node))
@@ -195,7 +195,7 @@ class Committer:
         return outcome.refused.keys() | outcome.failed.keys()
 
     def _drop(self, workload: WorkloadView) -> RowChange:
-        """Give up the places a workload holds for itself."""
+        """Free the nominated rows of the workload."""
         frees: dict[str, list[Row]] = {}
         for pod in workload.pods:
             row = self._state.row_of(pod)
@@ -210,8 +210,8 @@ def _count_waits(admission: Admission, now_s: int) -> None:
         waits.observe(max(0, now_s - placement.pod.created_at))
 
 
-def _in_order(admissions: Iterable[Admission]) -> tuple[list[Admission], list[Admission]]:
-    """Workloads all of whose places are free and were kept for none of their pods; the others."""
+def _split_by_victims(admissions: Iterable[Admission]) -> tuple[list[Admission], list[Admission]]:
+    """Workloads without a nominated row, neither now nor in the plan; and the other workloads."""
     states: dict[str, set[str]] = {}
     for admission in admissions:
         of = states.setdefault(admission.workload.key, set())
@@ -226,10 +226,10 @@ def _in_order(admissions: Iterable[Admission]) -> tuple[list[Admission], list[Ad
 
 
 def _key_of(admission: Admission) -> str:
-    """A workload may get some places at once and others when victims are gone."""
+    """The key of the admission's rows: a workload may have reserved and nominated rows."""
     return f"{admission.workload.key} {admission.state}"
 
 
 def _nominated(workload: str) -> str:
-    """The key of all places that must be held before a victim leaves for the workload."""
+    """The key of all rows that must be written before a victim is evicted for the workload."""
     return f"{workload} {_NOMINATED}"

@@ -1,7 +1,7 @@
-"""Places that are kept for moved pods are handed to their successors, or given up.
+"""Hands reservations for moved pods to their successors, or gives them up.
 
-A move keeps its place by a nominated row under the UID of the pod that leaves. Such a row can't be
-bound, so it may be replaced or freed at any time; all that is lost by that is the place.
+A move reserves cards by a nominated row under the UID of the pod that is evicted. Such a row can't
+be bound, so it may be replaced or freed at any time; only the reservation is lost.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
 from extender.state.upkeep.upkeep import KeptPlace
 
-#: How long a place is kept once its pod is gone. A ReplicaSet makes another at once; a Job waits
-#: 10 s after the first pod that failed, and every further time twice as long.
+#: How long a reservation is kept once the moved pod is gone. A ReplicaSet creates a new pod at
+#: once; a Job waits 10 s after its first failed pod, and twice as long after each further one.
 KEPT_S: Final = 60
-#: How long in all: pods may take minutes to stop, and on a node that is lost they never do.
+#: How long in all: pods may take minutes to stop, and on a lost node they never do.
 KEPT_IN_ALL_S: Final = 900
 
 _Pair = tuple[KeptPlace, PodView]
@@ -30,20 +30,20 @@ log = structlog.get_logger(__name__)
 
 
 class HandOver:
-    """Matches kept places with successors. Since when a place is kept stands in its row."""
+    """Matches reservations with successors. The row itself says since when it is reserved."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
 
     def changes(self, now_s: int) -> list[RowChange]:
-        """What the ledger has to write: places for their successors, and places given up.
+        """Row changes: reservations given to successors, marked, or given up.
 
-        A place that stays is marked once its pod is gone, so that any leader knows since when.
+        A reservation is marked once its moved pod is gone, so that any leader knows since when.
         """
-        late: list[KeptPlace] = []
+        expired: list[KeptPlace] = []
         kept: list[KeptPlace] = []
         for place in self._state.kept_places():
-            (late if _is_late(place, now_s) else kept).append(place)
+            (expired if _is_expired(place, now_s) else kept).append(place)
         ready = {
             workload.key: (workload, pairs)
             for workload, pairs in self._pairs(kept)
@@ -51,49 +51,49 @@ class HandOver:
         }
         taken = {place.row.uid for _, pairs in ready.values() for place, _ in pairs}
         return [
-            *map(_give_up, late),
+            *map(_give_up, expired),
             *(
                 _mark(place, now_s)
                 for place in kept
-                if _is_news(place) and place.row.uid not in taken
+                if _needs_mark(place) and place.row.uid not in taken
             ),
             *(_change_of(workload, pairs, now_s) for workload, pairs in ready.values()),
         ]
 
     def _pairs(self, places: Iterable[KeptPlace]) -> list[tuple[WorkloadView, list[_Pair]]]:
-        """By workload, places with the pod that may take each; a pod takes one.
+        """By workload, reservations and the pod that may use each; every pod gets at most one.
 
-        None is taken before the pod that is moved was told to leave: it may stay after all, and
-        a pod of its owner that has waited all along is not its successor.
+        Not before the moved pod was evicted: it may stay after all, and until then a pending pod of
+        its owner is not its successor.
         """
         pairs: dict[str, tuple[WorkloadView, list[_Pair]]] = {}
         taken: set[str] = set()
         for place in places:
             if self._state.is_expected_to_leave(place.row.uid):
                 continue
-            heirs = self._state.successors(place.row)
-            heir = next((pod for pod in heirs if pod.uid not in taken), None)
-            workload = self._state.workload_of(heir) if heir else None
-            if heir is not None and workload is not None:
-                taken.add(heir.uid)
-                pairs.setdefault(workload.key, (workload, []))[1].append((place, heir))
+            successors = self._state.successors(place.row)
+            successor = next((pod for pod in successors if pod.uid not in taken), None)
+            workload = self._state.workload_of(successor) if successor else None
+            if successor is not None and workload is not None:
+                taken.add(successor.uid)
+                pairs.setdefault(workload.key, (workload, []))[1].append((place, successor))
         return list(pairs.values())
 
 
-def _is_late(place: KeptPlace, now_s: int) -> bool:
-    """Whether the place has been kept for long enough. Times that are as far in the future are of a
-    clock that was wrong."""
+def _is_expired(place: KeptPlace, now_s: int) -> bool:
+    """Whether the reservation has expired. A time that far in the future comes from a wrong
+    clock, and counts as expired too."""
     if abs(now_s - place.row.reserved_at) > KEPT_IN_ALL_S:
         return True
     return place.move.gone_at > 0 and abs(now_s - place.move.gone_at) > KEPT_S
 
 
-def _is_news(place: KeptPlace) -> bool:
+def _needs_mark(place: KeptPlace) -> bool:
     return place.is_gone and not place.move.gone_at
 
 
 def _mark(place: KeptPlace, now_s: int) -> RowChange:
-    """The place with a note since when its pod is gone; given up where no row may be any more."""
+    """Note in the row when the moved pod was found gone; free the row if it can't be written."""
     row = replace(place.row, move=replace(place.move, gone_at=now_s))
     frees = {place.node: [place.row]}
     return RowChange(f"mark {_name(place)}", rows={place.node: [row]}, frees=frees)
@@ -105,7 +105,7 @@ def _give_up(place: KeptPlace) -> RowChange:
 
 
 def _may_start(workload: WorkloadView, pairs: Iterable[_Pair]) -> bool:
-    """Whether the successors, with what has a place, reach the minimums: else more must come."""
+    """Whether the successors and the placed pods together meet the workload's minimums."""
     groups = [
         pod.group
         for pod in workload.pods

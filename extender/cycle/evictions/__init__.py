@@ -1,1 +1,1 @@
-"""Evictions beside the cycle: victims, the workloads they leave for, and pods without a row."""
+"""Evictions beside the cycle: victims, the workloads they make room for, and unledgered pods."""

@@ -1,4 +1,4 @@
-"""The workloads that victims leave for: whether they still wait, and whether they ran."""
+"""Preemptors, the workloads that pods are evicted for: are they still pending, and did they run?"""
 
 import asyncio
 from collections import Counter
@@ -14,65 +14,67 @@ from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: A beneficiary that does not run so long after the last pod was evicted for it: the evictions were
-#: useless. Longer than victims may take to end (300 s by default), and less than a person waits.
+#: If a preemptor does not run this long after its last victim was evicted, the evictions were
+#: useless. Longer than victims may take to end (300 s by default), shorter than a person waits.
 RUNS_WITHIN_S: Final = 600.0
 
 log = structlog.get_logger(__name__)
 
-#: UID of a pod, and the node on which a place is nominated for it.
-Seat = tuple[str, str]
+#: UID of a pod, and the node with its nominated row.
+Nomination = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
 class EvictionGroup:
-    """The evictions of one plan for one beneficiary (None: the pods leave for no other workload).
+    """The evictions of one plan for one preemptor (`beneficiary` None: for no other workload).
 
-    `seats` are the places that the plan nominated for it, `victims` the workloads that give pods,
-    by key, as they were planned: a pod may be gone before the API server has answered. `dropped`
-    says why the evictions that have not started are given up; `told` are those that were accepted,
-    `forced` the UIDs of pods that budgets bind no more.
+    `nominations` are the plan's for it. `victims` are the workloads that lose pods, by key, as they
+    were planned: a pod may be gone before the API server answers. `dropped` is why evictions that
+    have not started are given up; `accepted` are those that the API server accepted; `forced` are
+    UIDs of pods that budgets no longer protect.
     """
 
     beneficiary: WorkloadView | None
-    seats: tuple[Seat, ...]
+    nominations: tuple[Nomination, ...]
     evictions: Sequence[Eviction]
     n_open: int
     victims: Mapping[str, WorkloadView]
     dropped: str = ""
-    told: list[Eviction] = field(default_factory=list)
+    accepted: list[Eviction] = field(default_factory=list)
     forced: set[str] = field(default_factory=set)
-    asked: "asyncio.Future[None] | None" = None
+    dry_run: "asyncio.Future[None] | None" = None
 
     @property
     def key(self) -> str:
-        """The beneficiary's key, or that of the workload that is taken down."""
+        """The preemptor's key; without one, the key of the workload that is evicted."""
         return self.beneficiary.key if self.beneficiary else self.evictions[0].workload
 
     def drop(self, why: str) -> None:
-        """Start no more evictions; the first reason counts."""
+        """Start no further eviction; the first reason is kept."""
         self.dropped = self.dropped or why
 
 
-def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> EvictionGroup:
-    """The case of these evictions, which all have the same beneficiary."""
+def eviction_group(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> EvictionGroup:
+    """The group of these evictions, which all have the same preemptor."""
     key = evictions[0].beneficiary
-    seats = tuple(
+    nominations = tuple(
         (placement.pod.uid, placement.node)
         for admission in plan.admissions
         if admission.state == "nominated" and admission.workload.key == key
         for placement in admission.placements
     )
     victims = {each.workload: snapshot.workloads[each.workload] for each in evictions}
-    return EvictionGroup(snapshot.workloads.get(key), seats, evictions, len(evictions), victims)
+    return EvictionGroup(
+        snapshot.workloads.get(key), nominations, evictions, len(evictions), victims
+    )
 
 
 @dataclass(slots=True)
 class _Awaited:
-    """Evictions for beneficiaries that have yet to run.
+    """Evictions for a preemptor that is not yet seen running.
 
-    `uids` are its pods that were not seen bound, `released` those that kube-scheduler may bind.
-    `victims` are how many pods of which project left for this `project`.
+    `uids` are its pods not yet seen bound, `released` those that kube-scheduler may bind.
+    `victims` counts the evicted pods by their project; `project` is the preemptor's.
     """
 
     key: str
@@ -84,29 +86,29 @@ class _Awaited:
     victims: Mapping[str, int]
 
     def settle(self, *, has_run: bool) -> None:
-        """Count the evictions as those of use, or of none."""
+        """Count the evictions as useful or as useless."""
         for victim, n_pods in self.victims.items():
             ran = "yes" if has_run else "no"
             metrics.SETTLED_EVICTIONS.labels(victim, self.project, ran).inc(n_pods)
 
 
 class Beneficiaries:
-    """Asks the model about beneficiaries, and counts the evictions that were of no use."""
+    """Checks preemptors against the model, and counts useless evictions."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._awaited: list[_Awaited] = []
 
-    def why_not(self, case: EvictionGroup) -> str:
-        """Why nothing more is to be evicted for the case's beneficiary; empty while it waits.
+    def why_drop(self, group: EvictionGroup) -> str:
+        """Why nothing more should be evicted for the preemptor; empty while it is pending.
 
-        It waits while each of its pods still holds the place that the plan nominated for it, and
-        at least one of the places is not yet free.
+        It is pending while each of its pods still has the row that the plan nominated, and at least
+        one of these rows is still nominated.
         """
-        if case.beneficiary is None:
+        if group.beneficiary is None:
             return ""
         states: set[str] = set()
-        for uid, node in case.seats:
+        for uid, node in group.nominations:
             pod = self._state.pod(uid)
             if pod is None:
                 return "its beneficiary is gone"
@@ -115,25 +117,25 @@ class Beneficiaries:
             if pod.node != node or pod.state in ("gated", "foreign"):
                 return "its beneficiary has lost the place that was nominated"
             states.add(pod.state)
-        if not case.seats:
-            states = set(self._states_of(pod.uid for pod in case.beneficiary.pods))
+        if not group.nominations:
+            states = set(self._states_of(pod.uid for pod in group.beneficiary.pods))
             return "" if states & {"gated", "nominated"} else "its beneficiary waits no more"
         return "" if "nominated" in states else "its beneficiary waits no more"
 
-    def watch(self, case: EvictionGroup, now: float) -> None:
-        """Pods were evicted for the case: note whether its beneficiary runs."""
-        uids = {uid for uid, _ in case.seats}
-        if uids and case.beneficiary is not None:
-            victims = Counter(case.victims[each.workload].project for each in case.told)
+    def watch(self, group: EvictionGroup, now: float) -> None:
+        """Pods were evicted for the group: watch whether its preemptor runs."""
+        uids = {uid for uid, _ in group.nominations}
+        if uids and group.beneficiary is not None:
+            victims = Counter(group.victims[each.workload].project for each in group.accepted)
             self._awaited.append(
                 _Awaited(
-                    case.key, uids, set(), len(case.told), now + RUNS_WITHIN_S,
-                    case.beneficiary.project, victims,
+                    group.key, uids, set(), len(group.accepted), now + RUNS_WITHIN_S,
+                    group.beneficiary.project, victims,
                 )
             )  # fmt: skip
 
     def review(self, now: float) -> None:
-        """Count the evictions that turned out to be useless; costs what is awaited."""
+        """Count evictions whose preemptor ran or did not; costs the preemptors watched."""
         self._awaited = [each for each in self._awaited if not self._is_settled(each, now)]
 
     def _is_settled(self, awaited: _Awaited, now: float) -> bool:
@@ -143,7 +145,7 @@ class Beneficiaries:
             if pod is not None and pod.state == "reserved" and not is_late:
                 awaited.released.add(uid)
             elif (pod is None and uid in awaited.released) or (pod and pod.state == "bound"):
-                # A short pod may have run and ended between two looks.
+                # A short pod may have run and ended since the last review.
                 awaited.uids.discard(uid)
             elif pod is None or pod.is_terminating or is_late:
                 metrics.USELESS_EVICTIONS.inc(awaited.n_evicted)

@@ -1,6 +1,6 @@
-"""What a victim and the workload that it leaves for are told of an eviction.
+"""Events about an eviction, for the victim and for the workload that it is evicted for.
 
-Work of another project is shown as the project and its GPUs, never by name: a user without the
+A workload of another project appears as its project and GPUs, never by name: a user without the
 right to list pods must not learn their names.
 """
 
@@ -17,7 +17,7 @@ from extender.policy.plan import Eviction
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
 
-#: Pods of the own project that an event names before "and N more".
+#: How many pods of the own project an event names before "and N more".
 _NAMED: Final = 3
 _VERBS: Final = {
     Reason.RECLAIMED: "reclaimed",
@@ -29,7 +29,7 @@ _VERBS: Final = {
 
 
 class EvictionEvents:
-    """Records events about evictions that were accepted."""
+    """Records events about accepted evictions."""
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -42,7 +42,7 @@ class EvictionEvents:
         beneficiary: WorkloadView | None,
         maker: OwnerReference | None,
     ) -> None:
-        """One event on the pod and one on its `maker`: for what it leaves, and what comes next.
+        """One event on the pod and one on its `maker`: why it is evicted, and what happens next.
 
         The pod may be gone already.
         """
@@ -60,19 +60,19 @@ class EvictionEvents:
     def tell_beneficiary(
         self, beneficiary: WorkloadView, left: Sequence[tuple[PodView, WorkloadView | None]]
     ) -> None:
-        """One event on the first of its pods and on their owner: how many pods leave for it."""
+        """One event on the workload's first pod and on its owner: how many pods are evicted."""
         if beneficiary.pods and left:
             note = beneficiary_note(beneficiary, left)
             pod = beneficiary.pods[0]
             self._events.tell(pod, Reason.WAITING_FOR_VICTIMS, note, "Normal", owner_note=note)
 
     def tell_nodes(self, moved: Iterable[Eviction]) -> None:
-        """One event on each node that these pods leave empty."""
+        """One event on each node that these moves empty."""
         n_pods = Counter(eviction.pod.node for eviction in moved)
         for node, n in n_pods.items():
             leave = "1 pod leaves" if n == 1 else f"{n} pods leave"
             note = f"{leave} it for other nodes: no pod with GPUs is left"
-            # An event names a node by its name in place of the UID, as kubelet's own do.
+            # An event names a node by name and not by UID, as kubelet's own events do.
             about = ObjectRef("v1", "Node", node, "", node)
             self._recorder.record(about, Reason.NODE_EMPTIED, note, "Normal")
 
@@ -83,7 +83,7 @@ def victim_note(
     beneficiary: WorkloadView | None,
     maker: OwnerReference | None,
 ) -> str:
-    """Why the pod leaves, for what, and whether it will run again."""
+    """Why the pod is evicted, for which workload, and whether it will run again."""
     what = _VERBS.get(eviction.reason, "stopped")
     if beneficiary is not None:
         what = f"{what} for {_title(beneficiary, victim)}"
@@ -100,7 +100,7 @@ def victim_note(
 def beneficiary_note(
     beneficiary: WorkloadView, left: Sequence[tuple[PodView, WorkloadView | None]]
 ) -> str:
-    """Which pods leave for the workload: its own project's by name, others as GPUs."""
+    """Which pods are evicted for the workload: its own project's by name, others as GPUs."""
     own = [pod.name for pod, victim in left if _is_own(victim, beneficiary)]
     others: dict[str, int] = {}
     for pod, victim in left:
@@ -122,7 +122,7 @@ def _is_own(one: WorkloadView | None, other: WorkloadView) -> bool:
 
 
 def _title(workload: WorkloadView, reader: WorkloadView | None) -> str:
-    """The workload, as its reader may know it."""
+    """The workload, by key or only by project, depending on its reader's project."""
     milli = sum(pod.demand.milli * pod.demand.devices for pod in workload.pods)
     gpus = f" ({count_gpus(milli)})" if milli else ""
     if _is_own(reader, workload):

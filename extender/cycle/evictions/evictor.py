@@ -1,15 +1,15 @@
-"""Evictions, which run beside the cycle: a plan queues them, and the next cycle does not wait.
+"""Runs evictions beside the cycle: a plan queues them, and the next cycle does not wait.
 
-From the moment a victim is queued the model has it as terminating, so no later plan counts on it or
-takes it again; the rows that the plan wrote before hold the places that it leaves. Right before
-each eviction its beneficiary must still wait for the places that the plan nominated. If it does
-not, the eviction is dropped, the victim stays, and the next cycle gives up what was promised. If
-an eviction gets no answer, its victim counts as terminating until a live read shows its state.
+As soon as a victim is queued, the model has it as terminating, so no later plan selects it again or
+relies on it; the rows that the plan wrote reserve what it frees. Right before each eviction, the
+preemptor must still be pending with the plan's nominations. Otherwise the eviction is dropped, the
+victim keeps running, and the next cycle drops the nominations. If an eviction gets no answer, the
+victim counts as terminating until a live read shows its state.
 
-Evictions start in the plan's order, many at a time. Only the last workload that a project gives in
-one plan waits for those before it: it may take the project below its share, and the others are then
-no longer above theirs. What disruption budgets cover is evicted for one beneficiary only after a
-dry run accepted all of it.
+Evictions start in the plan's order, many at a time. Only the last workload of each project in the
+plan waits for those before it: its eviction may take the project below its share, and would leave
+the others without a reason. Evictions that disruption budgets cover start only after a dry run
+accepted all of them for the same preemptor.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from extender.api.objects import OwnerReference
 from extender.api.reasons import MOVES, Reason
 from extender.api.units import MILLI_PER_GPU
 from extender.cycle import metrics
-from extender.cycle.evictions.beneficiaries import Beneficiaries, EvictionGroup, case_of
+from extender.cycle.evictions.beneficiaries import Beneficiaries, EvictionGroup, eviction_group
 from extender.cycle.evictions.events import EvictionEvents
 from extender.cycle.evictions.protection import Protection
 from extender.cycle.pods.writer import Outcome, PodWriter
@@ -41,8 +41,8 @@ from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 from extender.usage.meter import UsageMeter
 
-#: Evictions under way at once: an eviction costs the API server as much as several patches, and
-#: pods that have nothing to do with it wait behind those under way.
+#: Evictions in flight: one costs the API server as much as several patches, and other pods' writes
+#: wait behind those in flight.
 AT_ONCE: Final = 16
 _OVERRULED: Final = "a disruption budget held it back beyond its deadline"
 
@@ -51,15 +51,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """One eviction of a case, which starts when those in `after` are over.
+    """One eviction of a group, which starts when those in `after` are over.
 
-    The pod loses `lost_s` seconds of its running, and has `grace_s` to end (None: what it asks
-    for). `is_forced`: the deadline up to which disruption budgets bind it has passed. `maker` would
-    make the pod again; it is no longer known once the pod is gone.
+    The pod loses `lost_s` seconds of work, and has `grace_s` to end (None: its own grace period).
+    `is_forced`: the deadline of its disruption budgets has passed. `maker` is the controller that
+    would recreate the pod; it can't be looked up once the pod is gone.
     """
 
     eviction: Eviction
-    case: EvictionGroup
+    group: EvictionGroup
     maker: OwnerReference | None = None
     lost_s: int = 0
     grace_s: int | None = None
@@ -69,7 +69,7 @@ class _Turn:
 
 
 class Evictor:
-    """Carries evictions out beside the cycle, as long as this process leads."""
+    """Carries out evictions beside the cycle while this process leads."""
 
     def __init__(
         self, state: ClusterState, writer: PodWriter, recorder: EventRecorder, meter: UsageMeter
@@ -86,19 +86,19 @@ class Evictor:
         self._queued: set[str] = set()
 
     def review(self) -> None:
-        """Look at what earlier evictions were good for; once a cycle."""
+        """Check whether the preemptors of earlier evictions ran; once per cycle."""
         self._beneficiaries.review(asyncio.get_running_loop().time())
 
     def protected(self) -> frozenset[str]:
-        """UIDs of pods that a disruption budget lately kept from being evicted."""
+        """UIDs of pods that a disruption budget recently protected from an eviction."""
         return self._protection.current(asyncio.get_running_loop().time())
 
     def held_since(self) -> Mapping[HoldKey, int]:
-        """Since when disruption budgets hold back pods that plans want."""
+        """Since when disruption budgets have held back each victim that plans selected."""
         return self._deadlines.since()
 
     async def close(self) -> None:
-        """Give up what has not started: this process leads no more."""
+        """Give up evictions that have not started: this process no longer leads."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,41 +106,41 @@ class Evictor:
             self._state.forget_leaving(uid)
         self._queued.clear()
 
-    def start(self, plan: Plan, snapshot: Snapshot, without_place: set[str]) -> None:
-        """Queue what the plan evicts, except for workloads without their rows.
+    def start(self, plan: Plan, snapshot: Snapshot, without_rows: set[str]) -> None:
+        """Queue the plan's evictions, except for workloads whose rows were not written.
 
-        Awaits nothing: the model has the victims as terminating before anything else looks at it.
+        Awaits nothing, so the model has the victims as terminating before anything else reads it.
         """
         self._deadlines.note(plan, snapshot.now_s)
-        cases: dict[tuple[str, str], list[Eviction]] = {}
+        groups: dict[tuple[str, str], list[Eviction]] = {}
         evictions = [*plan.evictions, *map(_as_eviction, plan.moves)]
         for eviction in evictions:
             of = (eviction.beneficiary, leaves_with(eviction))
-            cases.setdefault(of, []).append(eviction)
-        case_by_uid: dict[str, EvictionGroup] = {}
-        for (_, leaving_with), listed in cases.items():
-            if leaving_with in without_place or not self._are_as_planned(listed):
+            groups.setdefault(of, []).append(eviction)
+        group_by_uid: dict[str, EvictionGroup] = {}
+        for (_, leaving_with), listed in groups.items():
+            if leaving_with in without_rows or not self._are_as_planned(listed):
                 log.info("evictions put off", workload=leaving_with, victims=len(listed))
                 continue
-            case = case_of(plan, snapshot, listed)
-            case_by_uid.update((eviction.pod.uid, case) for eviction in listed)
+            group = eviction_group(plan, snapshot, listed)
+            group_by_uid.update((eviction.pod.uid, group) for eviction in listed)
         turns = [
-            self._turn(eviction, case_by_uid[eviction.pod.uid], snapshot)
+            self._turn(eviction, group_by_uid[eviction.pod.uid], snapshot)
             for eviction in evictions
-            if eviction.pod.uid in case_by_uid
+            if eviction.pod.uid in group_by_uid
         ]
         for turn in turns:
             if turn.is_forced:
-                turn.case.forced.add(turn.eviction.pod.uid)
-        _let_last_wait(turns, snapshot)
-        self._state.expect_leaving(case_by_uid)
-        self._queued.update(case_by_uid)
+                turn.group.forced.add(turn.eviction.pod.uid)
+        _defer_last_workloads(turns, snapshot)
+        self._state.expect_leaving(group_by_uid)
+        self._queued.update(group_by_uid)
         for turn in turns:
             self._run(self._take(turn))
 
-    def _turn(self, eviction: Eviction, case: EvictionGroup, snapshot: Snapshot) -> _Turn:
+    def _turn(self, eviction: Eviction, group: EvictionGroup, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
-        project = case.victims[eviction.workload].project
+        project = group.victims[eviction.workload].project
         pool = held_pool(snapshot, pod)
         most_s = bound_s(snapshot, project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
@@ -148,7 +148,7 @@ class Evictor:
         is_over = self._deadlines.is_over(pod, hold_s(snapshot, pod, project), snapshot.now_s)
         return _Turn(
             eviction,
-            case,
+            group,
             self._state.maker_of(pod),
             lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
@@ -161,13 +161,13 @@ class Evictor:
         task.add_done_callback(self._tasks.discard)
 
     async def _take(self, turn: _Turn) -> None:
-        """Evict one pod when it is its turn; nothing escapes but cancellation."""
-        case, uid = turn.case, turn.eviction.pod.uid
+        """Evict one pod in its turn; lets no exception escape but cancellation."""
+        group, uid = turn.group, turn.eviction.pod.uid
         is_leaving = False
         try:
             is_leaving = await self._evict_in_turn(turn)
         except NotLeading:
-            case.drop("this process leads no more")
+            group.drop("this process leads no more")
         except Exception:
             metrics.EVICTION_FAILURES.inc()
             log.exception("eviction broke", pod=turn.eviction.pod.key)
@@ -176,40 +176,40 @@ class Evictor:
             if not is_leaving:
                 self._state.forget_leaving(uid)
             turn.is_over.set()
-            case.n_open -= 1
-            if not case.n_open:
-                self._finish(case)
+            group.n_open -= 1
+            if not group.n_open:
+                self._finish(group)
 
     async def _evict_in_turn(self, turn: _Turn) -> bool:
-        """Whether the pod leaves."""
-        case = turn.case
+        """Evict the pod; returns whether it is terminating or gone."""
+        group = turn.group
         for other in turn.after:
             await other.is_over.wait()
         async with self._limit:
-            if case.asked is None:
-                case.asked = asyncio.ensure_future(self._ask(case))
-            await asyncio.shield(case.asked)
-            why = case.dropped or self._beneficiaries.why_not(case)
+            if group.dry_run is None:
+                group.dry_run = asyncio.ensure_future(self._dry_run(group))
+            await asyncio.shield(group.dry_run)
+            why = group.dropped or self._beneficiaries.why_drop(group)
             if why:
-                case.drop(why)
+                group.drop(why)
                 return False
             if self._state.pod(turn.eviction.pod.uid) is None:
-                return True  # it has ended meanwhile: an eviction would delete it, logs and all
+                return True  # it ended meanwhile: an eviction would delete it and its logs
             outcome = await self._end(turn)
         if outcome == "unknown":
             outcome = await self._writer.settle(turn.eviction.pod)
         if outcome == "refused":
-            self._refuse(turn.eviction, case)
+            self._refuse(turn.eviction, group)
         if outcome not in ("done", "gone"):
             return False
         if outcome == "gone":
-            return True  # it ended or was deleted before: an event would blame the beneficiary
-        case.told.append(turn.eviction)
-        self._tell(turn, case.beneficiary)
+            return True  # it ended before: an event would blame the preemptor
+        group.accepted.append(turn.eviction)
+        self._tell(turn, group.beneficiary)
         return True
 
     async def _end(self, turn: _Turn) -> Outcome:
-        """Evict the pod, or delete it where budgets refuse though their deadline has passed."""
+        """Evict the pod, or delete it if budgets refuse after their deadline."""
         pod = turn.eviction.pod
         outcome = await self._writer.evict(pod, grace_s=turn.grace_s)
         if outcome != "refused" or not turn.is_forced:
@@ -219,32 +219,32 @@ class Evictor:
         reason = turn.eviction.reason
         return await self._writer.delete(pod, reason, _OVERRULED, grace_s=turn.grace_s)
 
-    async def _ask(self, case: EvictionGroup) -> None:
-        """Have the API server try the evictions that budgets cover: a plan that it would not let be
-        carried out whole is not begun."""
+    async def _dry_run(self, group: EvictionGroup) -> None:
+        """Dry-run the evictions that budgets cover, so that no plan is begun that the API server
+        would stop half way."""
         covered = [
             eviction
-            for eviction in case.evictions
-            if eviction.pod.budgets and eviction.pod.uid not in case.forced
+            for eviction in group.evictions
+            if eviction.pod.budgets and eviction.pod.uid not in group.forced
         ]
         evict = self._writer.evict
         answers = await asyncio.gather(*(evict(each.pod, is_dry_run=True) for each in covered))
         for eviction, answer in zip(covered, answers, strict=True):
             if answer == "refused":
-                self._refuse(eviction, case)
+                self._refuse(eviction, group)
 
-    def _refuse(self, eviction: Eviction, case: EvictionGroup) -> None:
-        """The rest of the case is given up, and all it takes of the victim's workload is protected
-        for a while: a budget that saves one pod of a gang saves the gang."""
+    def _refuse(self, eviction: Eviction, group: EvictionGroup) -> None:
+        """Drop the rest of the group, and protect all its victims of that workload for a while: a
+        budget that protects one pod of a gang protects the gang."""
         metrics.EVICTION_REFUSALS.inc()
         log.info("eviction refused by a disruption budget", pod=eviction.pod.key)
-        case.drop("a disruption budget protects a victim")
-        unit = [each.pod.uid for each in case.evictions if each.workload == eviction.workload]
+        group.drop("a disruption budget protects a victim")
+        unit = [each.pod.uid for each in group.evictions if each.workload == eviction.workload]
         self._protection.refuse(unit, asyncio.get_running_loop().time())
 
     def _tell(self, turn: _Turn, beneficiary: WorkloadView | None) -> None:
         eviction, pod = turn.eviction, turn.eviction.pod
-        victim = turn.case.victims[eviction.workload]
+        victim = turn.group.victims[eviction.workload]
         for_project = beneficiary.project if beneficiary else ""
         metrics.EVICTED.labels(eviction.reason, victim.project, for_project).inc()
         lost_milli_s = pod.held_milli * turn.lost_s
@@ -259,22 +259,22 @@ class Evictor:
         )
         self._events.tell_victim(eviction, victim, beneficiary, turn.maker)
 
-    def _finish(self, case: EvictionGroup) -> None:
-        """All turns of the case are over."""
-        beneficiary = case.beneficiary
-        if case.evictions[0].reason is Reason.NODE_EMPTIED and not case.dropped:
-            self._events.tell_nodes(case.told)
-        if case.dropped:
-            n_left = len(case.evictions) - len(case.told)
-            log.info("evictions dropped", workload=case.key, victims=n_left, why=case.dropped)
-        if beneficiary is None or not case.told:
+    def _finish(self, group: EvictionGroup) -> None:
+        """Report the group once all its turns are over."""
+        beneficiary = group.beneficiary
+        if group.evictions[0].reason is Reason.NODE_EMPTIED and not group.dropped:
+            self._events.tell_nodes(group.accepted)
+        if group.dropped:
+            n_left = len(group.evictions) - len(group.accepted)
+            log.info("evictions dropped", workload=group.key, victims=n_left, why=group.dropped)
+        if beneficiary is None or not group.accepted:
             return
-        self._beneficiaries.watch(case, asyncio.get_running_loop().time())
-        left = [(each.pod, case.victims[each.workload]) for each in case.told]
+        self._beneficiaries.watch(group, asyncio.get_running_loop().time())
+        left = [(each.pod, group.victims[each.workload]) for each in group.accepted]
         self._events.tell_beneficiary(beneficiary, left)
 
     def _are_as_planned(self, evictions: Iterable[Eviction]) -> bool:
-        """Whether every victim still stands where the simulation took it from."""
+        """Whether every victim still has the node and cards that the plan assumed."""
         for eviction in evictions:
             now = self._state.pod(eviction.pod.uid)
             if now is None or (now.node, now.cards) != (eviction.pod.node, eviction.pod.cards):
@@ -282,8 +282,8 @@ class Evictor:
         return True
 
 
-def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
-    """The pods of the last workload that a project gives wait for those before them."""
+def _defer_last_workloads(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
+    """Make the evictions of each project's last workload wait for those before them."""
     by_project: dict[str, list[_Turn]] = {}
     for turn in turns:
         project = snapshot.workloads[turn.eviction.workload].project
@@ -297,6 +297,6 @@ def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
 
 
 def _as_eviction(move: Move) -> Eviction:
-    """How the pod that is moved leaves."""
+    """The eviction of the pod that is moved."""
     note = f"a place on node {move.placement.node} is kept for the pod that replaces it"
     return Eviction(move.placement.pod, move.workload, move.reason, move.beneficiary, note)

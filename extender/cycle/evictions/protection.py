@@ -1,13 +1,13 @@
-"""Pods that disruption budgets protect for a while, since an eviction was refused."""
+"""Pods whose eviction was refused, which disruption budgets protect for a while."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-#: For so long after the first refusal; after each further one twice as long, up to the longest.
+#: How long after the first refusal; each further refusal doubles it, up to the longest.
 FIRST_S: Final = 30.0
 LONGEST_S: Final = 480.0
-#: A pod that was not refused for so long starts anew.
+#: After so long without a refusal, a pod starts with the first wait again.
 _FORGET_S: Final = 2 * LONGEST_S
 
 
@@ -18,13 +18,13 @@ class _Refusal:
 
 
 class Protection:
-    """Remembers refusals by the pod's UID. Times are seconds on one monotonic clock."""
+    """Refusals by pod UID. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._refusals: dict[str, _Refusal] = {}
 
     def refuse(self, uids: Iterable[str], now: float) -> None:
-        """A budget refused one of these pods, which leave together or not at all."""
+        """A budget refused one of these pods, which are evicted together or not at all."""
         for uid in uids:
             before = self._refusals.get(uid)
             count = before.count + 1 if before else 1

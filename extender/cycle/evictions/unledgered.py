@@ -1,7 +1,7 @@
-"""Pods of projects that hold GPUs without a row: an event on each, and an eviction where asked for.
+"""Pods of projects that hold GPUs without a row: an event on each, and evictions if configured.
 
-Such a pod has passed by Ballast: it came while admission was away, or was running before its
-project was made. Its GPUs are no longer planned with, but nothing else stops it.
+Such a pod bypassed Ballast: it was created while admission was down, or ran before its project
+existed. Ballast plans around its GPUs, but nothing else stops the pod.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from extender.state.cluster import ClusterState
 from extender.state.fleet.foreign import ForeignPod
 from extender.state.pods.facts import PodFacts
 
-#: Seconds between two looks.
+#: Seconds between two passes.
 LOOK_PERIOD_S: Final = 2.0
-#: Evictions per look: a misplaced switch should not empty a cluster before it is noticed.
+#: Evictions per pass: a switch set by mistake should not empty a cluster before it is noticed.
 EVICTIONS_PER_LOOK: Final = 16
-#: Seconds until a refused eviction is tried again, after those that were not refused.
+#: Seconds before a pod is evicted again; a refused eviction gives way to others until then.
 RETRY_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
 
 
 class UnledgeredKeeper:
-    """Tells of each pod once, and evicts it as long as it stays."""
+    """Reports each pod once, and evicts it as long as it stays."""
 
     def __init__(self, state: ClusterState, writer: PodWriter, recorder: EventRecorder) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class UnledgeredKeeper:
         self._looked_at = float("-inf")
 
     async def keep(self) -> None:
-        """One look; costs what there is of foreign pods."""
+        """One pass; costs the number of foreign pods."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_at < LOOK_PERIOD_S:
             return
@@ -67,7 +67,7 @@ class UnledgeredKeeper:
             await self._evict(pod)
 
     def close(self) -> None:
-        """This process leads no more, and counts nothing."""
+        """Reset the metrics: this process no longer leads."""
         _count(())
 
     def _tell(self, pod: ForeignPod) -> None:
@@ -81,7 +81,7 @@ class UnledgeredKeeper:
         log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
 
     async def _evict(self, pod: ForeignPod) -> None:
-        """A disruption budget does not protect cards that a claim took past the quota."""
+        """Evict the pod; delete it if claims took cards past the quota, despite any budget."""
         facts = pod.facts
         grace_s = pod.grace_s if pod.grace_s < facts.grace_s else None
         if pod.is_beyond_row:
@@ -105,14 +105,14 @@ def _count(foreign: Iterable[ForeignPod]) -> None:
 
 
 def _cure(pod: ForeignPod) -> str:
-    """What to do, so that all cards of such a pod are in the ledger."""
+    """What a user should do so that all cards of such a pod are in the ledger."""
     if pod.is_beyond_row:
         return "Create the pod again, and leave its claims and their templates as they are"
     return f"Create the pod again with schedulerName {names.SCHEDULER_NAME}"
 
 
 def _can_be_evicted(facts: PodFacts) -> bool:
-    """Whether an eviction does anything: kubelet makes its own pods again whatever we delete."""
+    """Whether an eviction has an effect: kubelet recreates static pods whatever is deleted."""
     return not facts.is_mirror and not facts.is_terminating
 
 

@@ -100,10 +100,10 @@ class Stage:
         self.meter = UsageMeter(self.state.user_of)
         self.evictor = Evictor(self.state, writer, self.events, self.meter)  # type: ignore[arg-type]
 
-    def start(self, without_place: frozenset[str] = frozenset()) -> None:
-        """Queue the eviction of all victims for `needy`, unless it is `without_place`."""
+    def start(self, without_rows: frozenset[str] = frozenset()) -> None:
+        """Queue the eviction of all victims for `needy`, unless it is `without_rows`."""
         snapshot, plan = self._plan()
-        self.evictor.start(plan, snapshot, set(without_place))
+        self.evictor.start(plan, snapshot, set(without_rows))
 
     def _plan(self) -> tuple[Snapshot, Plan]:
         snapshot = self.state.snapshot(1_000)
@@ -195,7 +195,7 @@ async def test_the_last_workload_of_a_project_waits_for_those_before_it() -> Non
 async def test_nothing_is_evicted_for_a_workload_without_its_rows() -> None:
     stage = Stage(2, ApiServer())
     _, plan = stage._plan()
-    stage.start(without_place=frozenset({plan.admissions[0].workload.key}))
+    stage.start(without_rows=frozenset({plan.admissions[0].workload.key}))
     await asyncio.sleep(5)
     assert stage.api.asked == []
     assert not any(map(stage.is_leaving, stage.victims))
