@@ -1,1 +1,1 @@
-"""Objects that the controller keeps in step with others: GpuNodes, labels, groups, volumes."""
+"""Objects that the controller keeps consistent: GpuNodes, labels, groups, volumes."""

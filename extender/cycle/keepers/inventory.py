@@ -1,8 +1,8 @@
-"""Every GPU node has its GpuNode, and says in its status how many milli-GPU it has.
+"""Gives every GPU node a GpuNode, and its Node status the number of milli-GPU.
 
-Until a node agent reports devices, they are what GPU feature discovery's labels say. The status of
-the Node is written again whenever it differs: kubelet may zero it on a restart. What pods without a
-row hold is in the status of the GpuNode, because the extender watches no pods.
+Until a node agent reports devices, they come from the labels of GPU feature discovery. The Node
+status is written whenever it differs, because kubelet may zero it on a restart. The GpuNode status
+lists what pods without a row hold, because the extender watches no pods.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from extender.kube.errors import AlreadyExists, NotFound
 from extender.kube.resources import GPU_NODES, NODES
 from extender.state.cluster import ClusterState
 
-#: At a start every node may lack its GpuNode.
+#: At startup every node may lack its GpuNode.
 _WRITES_AT_ONCE: Final = 32
-#: Seconds until what was written of a node is written again although it is the same.
+#: Seconds until an unchanged value is written again.
 _SAME_AGAIN_S: Final = 30.0
 
 V = TypeVar("V")
@@ -32,14 +32,14 @@ log = structlog.get_logger(__name__)
 
 
 class _Written(Generic[V]):
-    """What was written of nodes lately: an older definition of GpuNode may drop it again, and there
-    may be none."""
+    """Values written lately, by node. The API server may drop a field again if its definition of
+    GpuNode is older, or may have no such kind."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[V, float]] = {}
 
     def due(self, found: Mapping[str, V]) -> Mapping[str, V]:
-        """Of what is found to write, by node, what was not written lately."""
+        """The values of `found` that were not written lately."""
         now = asyncio.get_running_loop().time()
         self._last = {
             name: (value, at)
@@ -49,12 +49,12 @@ class _Written(Generic[V]):
         return {name: value for name, value in found.items() if name not in self._last}
 
     def note(self, name: str, value: V) -> None:
-        """It was written of the node now."""
+        """The value was written for the node now."""
         self._last[name] = value, asyncio.get_running_loop().time()
 
 
 class InventoryKeeper:
-    """Writes away the differences between Nodes and GpuNodes."""
+    """Removes the differences between Nodes and GpuNodes."""
 
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class InventoryKeeper:
         self._not_created = _Written[tuple[Device, ...]]()
 
     async def keep(self) -> None:
-        """One pass; what fails is logged and tried again in the next."""
+        """One pass; a failed write is logged and tried again in the next."""
         found = self._state.differences()
         writes = [
             *(
@@ -90,7 +90,7 @@ class InventoryKeeper:
         try:
             await self._client.create(GPU_NODES, body)
         except AlreadyExists:
-            return  # the watch will bring it
+            return  # the watch will deliver it
         except NotFound:
             self._not_created.note(name, devices)  # GpuNode is not defined
             raise
@@ -114,13 +114,13 @@ class InventoryKeeper:
         if node is None or node.spec.rows:
             return  # a lost node may still run its pods
         meta = node.metadata
-        # If a row was written since we looked, the deletion is refused.
+        # The resourceVersion refuses the deletion if a row was written since.
         await self._client.delete(
             GPU_NODES, name, uid=meta.uid, resource_version=meta.resource_version
         )
 
     async def _label(self, name: str, pool: str) -> None:
-        """Say on the GpuNode which pool its node is in: the extender does not see Nodes."""
+        """Label the GpuNode with its node's pool, because the extender does not watch Nodes."""
         patch = {"metadata": {"labels": {LABEL_NODE_POOL: pool}}}
         self._state.apply(Upserted(await self._client.merge_patch(GPU_NODES, name, patch)))
 

@@ -1,8 +1,8 @@
-"""Reads the Jobs of gangs that have fewer pods than their pods say: a Job that was scaled down, or
-of which an index has failed for good, makes no more of them.
+"""Reads the Jobs of gangs with fewer pods than the pods state: a Job that was scaled down, or has a
+permanently failed index, creates no more pods.
 
-A Job is read by name once its gang has been short for some seconds, and again from time to time:
-watching all Jobs of a cluster would cost more than the few that are short of pods.
+A Job is read by name once its gang has been short for some seconds, and again from time to time.
+Watching all Jobs of a cluster would cost more than reading the few that are short of pods.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from extender.kube.resources import JOBS
 from extender.state.cluster import ClusterState
 from extender.state.workloads.stated import ShortJob
 
-#: Seconds for which a gang is short before its Job is read: its pods come one after the other.
+#: Seconds that a gang is short before its Job is read: its pods are created one after the other.
 _FIRST_S: Final = 5.0
 #: Seconds after which the Job is read again.
 _AGAIN_S: Final = 10.0
-#: Jobs read again in a second: with more of them each is read less often.
+#: Jobs read again per second; if there are more, each is read less often.
 _READS_A_SECOND: Final = 5
-#: Jobs read in one pass; the others wait for the next.
+#: Jobs read in one pass; others wait for the next.
 _READS_A_PASS: Final = 16
 
 log = structlog.get_logger(__name__)
 
 
 class JobReader:
-    """Keeps what the model knows of how many pods Jobs run at once."""
+    """Keeps the model's sizes of Jobs up to date."""
 
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class JobReader:
         self._due: dict[ShortJob, float] = {}
 
     async def keep(self) -> None:
-        """Read what is due, the longest due first; forget the others' sizes."""
+        """Read the Jobs that are due, longest due first; forget Jobs that are no longer short."""
         now = asyncio.get_running_loop().time()
         short = self._state.short_jobs()
         for job in self._due.keys() - short:
@@ -71,9 +71,9 @@ class JobReader:
 
 
 def size_of(job: Job) -> int | None:
-    """How many pods the Job runs at once; None where its gang has its size from somewhere else.
+    """How many pods the Job runs at once; None if the size of its gang comes from elsewhere.
 
-    That is from an owner above the Job, from a PodGroup, or from what the author wrote on its pods.
+    That is from an owner of the Job, from a PodGroup, or from its author's labels on the pods.
     """
     above, spec, template = job.metadata.controller, job.spec, job.spec.template
     is_below_another = above is not None and above.kind != "CronJob"

@@ -1,8 +1,8 @@
 """Keeps the label `ballast.dev/managed` on exactly the namespaces that a GpuProject lists.
 
-Policies in the API server that guard GPUs select namespaces by this label, so they hold while every
-program of ours is down. A namespace that no project lists may carry another value of the label; it
-is left alone.
+Admission policies that guard GPUs select namespaces by this label, so they hold even while every
+Ballast process is down. If no project lists a namespace, another value of the label on it is left
+alone.
 """
 
 from collections.abc import Callable, Collection
@@ -16,15 +16,15 @@ from extender.kube.resources import NAMESPACES
 
 
 class NamespaceKeeper:
-    """The namespaces that exist, by the value of the label; `deliver` and `keep` change it."""
+    """The label's value on every existing namespace; `deliver` and `keep` update it."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake` is called when a namespace comes or its label changes."""
+        """`wake` is called when a namespace is added or its label changes."""
         self._wake = wake
         self._labels: dict[str, str] = {}
 
     def deliver(self, event: Event) -> None:
-        """Take what a reflector of namespaces tells."""
+        """Apply an event from the reflector of namespaces."""
         match event:
             case Upserted(Namespace() as namespace):
                 name, value = namespace.metadata.name, namespace.metadata.label(LABEL_MANAGED)
@@ -37,7 +37,7 @@ class NamespaceKeeper:
                 pass
 
     def changes(self, listed: Collection[str]) -> dict[str, bool]:
-        """Namespaces that need another label, and whether it must be there; O(namespaces)."""
+        """Namespaces to write, and whether the label must be set or removed; O(namespaces)."""
         changed = {
             name: True
             for name in listed
@@ -49,12 +49,12 @@ class NamespaceKeeper:
         return changed
 
     async def keep(self, client: Client, listed: Collection[str]) -> None:
-        """Label the namespaces that are `listed`; what fails is logged and tried again later."""
+        """Label the `listed` namespaces; a failed write is logged and tried again later."""
         changes = self.changes(listed)
         writes = (self._write(client, name, is_managed) for name, is_managed in changes.items())
         await write_all(writes, what="label of a namespace")
 
     async def _write(self, client: Client, name: str, is_managed: bool) -> None:
         value = MANAGED if is_managed else None
-        # The watch tells the result: an answer may be older than what the watch has told.
+        # The result comes by the watch: an answer may be older than the last event.
         await client.merge_patch(NAMESPACES, name, {"metadata": {"labels": {LABEL_MANAGED: value}}})

@@ -1,9 +1,9 @@
-"""GpuPodGroups that the controller makes for groups that only pods name, and takes away again.
+"""Creates GpuPodGroups for groups that only pods name, and deletes them again.
 
-Such a group belongs to the controllers of its pods (owner references), so it goes with them. It
-also goes when it has had no live pod for `KEPT_S`: an ended Job leaves no empty group behind, and a
-gang that is made again within that time goes on with its age. After a user has changed its spec, a
-group stays as long as its owners do.
+Such a group is owned by the controllers of its pods (owner references), so it is deleted with them.
+It is also deleted after `KEPT_S` without a live pod: an ended Job leaves no empty group behind, and
+a gang recreated within that time keeps its age. Once a user has changed its spec, a group stays as
+long as its owners.
 """
 
 from collections.abc import Iterable
@@ -25,19 +25,20 @@ from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 from extender.state.workloads.own_groups import is_made_by_us
 
-#: How long a group of ours is kept without a live pod. A Job waits 10 s before it makes a pod again
-#: that has failed, and every further time twice as long.
+#: How long a group of ours is kept without a live pod. A Job waits 10 s before it recreates its
+#: first failed pod, and twice as long each further time.
 KEPT_S: Final = 300.0
-#: Seconds between two looks for groups without pods.
+#: Seconds between two searches for groups without pods.
 LOOK_S: Final = 20.0
-#: Owner references of one group; a group of more controllers goes when its last pod has gone.
+#: Most owner references of a group. A group with more controllers gets none, and is deleted after
+#: its last pod is gone.
 MAX_OWNERS: Final = 10
 
 log = structlog.get_logger(__name__)
 
 
 class OwnGroups:
-    """Makes groups that are missing and deletes those that nothing needs."""
+    """Creates missing groups and deletes those no longer needed."""
 
     def __init__(self, client: Client, state: ClusterState, events: PodEvents) -> None:
         self._client = client
@@ -48,8 +49,8 @@ class OwnGroups:
         self._looked_at = float("-inf")
 
     async def keep(self, snapshot: Snapshot, changed: Iterable[str], now: float) -> bool:
-        """Make what is missing among the workloads that changed, delete what is over; whether all
-        went well."""
+        """Create missing groups of the changed workloads and delete those that are over; returns
+        whether all writes succeeded."""
         workloads, groups = snapshot.workloads, self._state.pod_groups
         grouped = [workloads[key] for key in changed if key in workloads]
         grouped = [workload for workload in grouped if workload.is_group]
@@ -64,7 +65,7 @@ class OwnGroups:
         return await write_all(writes, what="pod group")
 
     def over(self, snapshot: Snapshot, now: float) -> list[str]:
-        """Keys of our groups that have had no live pod for long enough."""
+        """Keys of our groups that have had no live pod for `KEPT_S`."""
         self._empty_since = {
             key: self._empty_since.get(key, now)
             for key, group in self._state.pod_groups.items()
@@ -73,7 +74,7 @@ class OwnGroups:
         return [key for key, since in self._empty_since.items() if now - since >= KEPT_S]
 
     def _warn_of_size(self, workload: WorkloadView) -> None:
-        """Say once that pods name a group of which nothing tells the size."""
+        """Report once that nothing states the size of a group with several pods."""
         if len(workload.pods) < 2 or workload.key in self._warned:
             return
         if self._state.is_sized(workload):
@@ -90,11 +91,11 @@ class OwnGroups:
         try:
             group = await self._client.create(POD_GROUPS, body, namespace=workload.namespace)
         except AlreadyExists:
-            return  # the watch will bring it
+            return  # the watch will deliver it
         self._state.apply(Upserted(group))
 
     def _owners_of(self, workload: WorkloadView) -> list[dict[str, Any]]:
-        """The controllers of its pods, as owner references."""
+        """The controllers of the pods, as owner references; none if there are too many."""
         found: dict[str, dict[str, Any]] = {}
         for pod in workload.pods:
             maker = self._state.maker_of(pod)

@@ -1,11 +1,11 @@
-"""Tells autoscalers of every workload that lacks nodes within its quota, and of no other.
+"""Requests nodes from autoscalers for workloads that lack nodes within their quota, and no others.
 
-A look every few seconds, beside the cycle, decides which workloads are entitled to new nodes
-(`extender.policy.scale_up`). Where the autoscaler reads pods, `ungated` lets it see theirs.
-Elsewhere each has a ProvisioningRequest: the look lists those that the controller made, creates
-what is missing and deletes what has no claim any more: the workload started, is gone, or lost its
-turn. The request of a workload for which the cycle had no time is left as it is. The list is all
-that is known of requests, so a new leader goes on with those of the last.
+Every few seconds, beside the cycle, a pass decides which workloads are entitled to new nodes
+(`extender.policy.scale_up`). If the autoscaler reads pods, `ungated` shows it their pods. Otherwise
+each workload gets a ProvisioningRequest. The pass lists those that the controller made, creates
+missing ones, and deletes those whose workload has started, is gone, or is no longer entitled. It
+keeps the request of a workload that the cycle had no time for. The controller keeps no other record
+of requests, so a new leader continues with those of the last.
 """
 
 import asyncio
@@ -33,11 +33,12 @@ from extender.policy.scale_up import ScaleUp, ScaleUps, left_waiting, scale_ups
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 
-#: Seconds between two looks: what is found is to be known before pods are told why they wait.
+#: Seconds between two passes; short, to have the result before pods are told why they wait.
 LOOK_S: Final = 2.0
-#: A look takes as much CPU time as a decision: at most a tenth of one core is spent on it.
+#: A pass takes as much CPU time as a decision. The pause after it is this many times as long, so
+#: passes use at most a tenth of one core.
 _REST: Final = 9
-#: A request that failed, or whose nodes were given up, is made again after so many seconds.
+#: Seconds after which a request is made again if it failed, or its nodes were given up.
 RETRY_S: Final = 300.0
 _NOT_SERVED: Final = "no node is added: this cluster serves no ProvisioningRequest"
 _OVER: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
@@ -50,21 +51,21 @@ log = structlog.get_logger(__name__)
 
 
 class ProvisioningKeeper:
-    """What autoscalers are told in one term of office."""
+    """Requests to autoscalers during one term of leadership."""
 
     def __init__(self, client: Client, state: ClusterState, ungated: UngatedPods) -> None:
         self._client = client
         self._state = state
         self._ungated = ungated
         self._next_at = float("-inf")
-        #: Until a look finds no request and no elastic pool, there may be some to delete.
+        #: Stays True until a pass finds no request and no entitled workload.
         self._is_needed = True
         self._over_since: dict[str, float] = {}
         self._notes: Mapping[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
     def noted(self, plan: Plan) -> Plan:
-        """The plan, with what is bought for waiting workloads, or why not, in their reasons."""
+        """The plan, with the requested nodes, or why there are none, added to wait reasons."""
         noted = {
             key: Refused(refused.reason, f"{refused.detail}; {note}")
             for key, note in self._notes.items()
@@ -73,7 +74,7 @@ class ProvisioningKeeper:
         return replace(plan, waits=plan.waits | noted) if noted else plan
 
     def start(self, plan: Plan) -> None:
-        """Take a look, if one is due; returns at once."""
+        """Begin a pass if one is due; returns at once."""
         now = asyncio.get_running_loop().time()
         if now < self._next_at or (self._task is not None and not self._task.done()):
             return
@@ -85,7 +86,7 @@ class ProvisioningKeeper:
         self._task = asyncio.create_task(self._look(snapshot, left_waiting(plan), plan.cut))
 
     async def close(self) -> None:
-        """Give up what is under way: this process leads no more."""
+        """Cancel a pass under way: this process no longer leads."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -119,7 +120,7 @@ class ProvisioningKeeper:
     async def _keep_requests(
         self, by_request: Mapping[str, tuple[ScaleUp, Wanted]], cut: Collection[str]
     ) -> dict[str, str]:
-        """Have exactly these ProvisioningRequests; returns what their workloads are told."""
+        """Make the ProvisioningRequests exactly these; returns notes for their workloads."""
         try:
             listed = await self._client.list_all(PROVISIONING_REQUESTS, label_selector=_SELECTOR)
         except NotFound:
@@ -169,12 +170,12 @@ class ProvisioningKeeper:
         try:
             await self._client.create(PROVISIONING_REQUESTS, body, namespace=given.namespace)
         except AlreadyExists:
-            return  # one on its way out, or made by someone else: the next look knows
+            return  # one being deleted, or made by someone else: the next pass will see
         log.info("asked for nodes", request=f"{given.namespace}/{given.name}")
 
     async def _delete(self, request: ProvisioningRequest) -> None:
-        """Delete the request and its templates. No owner reference does that: where the API server
-        guards those, writing one afterwards takes the right to delete anyway."""
+        """Delete the request and its templates. Owner references would not help: where the API
+        server guards them, writing one afterwards needs the right to delete anyway."""
         meta = request.metadata
         try:
             with contextlib.suppress(NotFound):
@@ -186,14 +187,14 @@ class ProvisioningKeeper:
         log.info("asks for nodes no more", request=f"{meta.namespace}/{meta.name}")
         templates = (each.pod_template_ref.name for each in request.spec.pod_sets)
         for name in templates:
-            # Of a request that only says it were ours, no template of others.
+            # A request that only pretends to be ours must not delete templates of others.
             if name.startswith(f"{meta.name}-"):
                 with contextlib.suppress(NotFound):
                     await self._client.delete(POD_TEMPLATES, name, meta.namespace)
 
 
 def _decide(snapshot: Snapshot, keys: list[str]) -> tuple[ScaleUps, float]:
-    """Which workloads are entitled to new nodes, and the CPU seconds that deciding it took."""
+    """Which workloads are entitled to new nodes, and the CPU seconds of the decision."""
     started_s = time.thread_time()
     return scale_ups(snapshot, keys), time.thread_time() - started_s
 
@@ -213,7 +214,7 @@ def _asked_for(scale_up: ScaleUp) -> str:
 
 
 def _note_of(scale_up: ScaleUp, name: str, request: ProvisioningRequest | None) -> str:
-    """What a workload is told whose request has this name, if it is there yet."""
+    """The note for a workload with a request of this name; `request` is None until it exists."""
     sentence = f"{_asked_for(scale_up)} by ProvisioningRequest {name}"
     if request is not None and (state := state_of(request)) in _OVER:
         sentence += f", which the autoscaler answered with {state}"

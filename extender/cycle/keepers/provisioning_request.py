@@ -1,7 +1,7 @@
-"""What a cluster autoscaler is asked for a workload: a ProvisioningRequest and its PodTemplates.
+"""The ProvisioningRequest and PodTemplates that ask a cluster autoscaler for a workload's nodes.
 
-The templates say what the workload's pods ask for of a node, in the words of every scheduler:
-`ballast.dev/gpu-milli`, which no node group knows before it has a node, is left out.
+The templates request what the workload's pods request of a node, in resources that every scheduler
+knows. `ballast.dev/gpu-milli` is left out: a node group without nodes does not have it.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ from extender.state.model import ElasticView, PodView
 
 Body = dict[str, Any]
 
-#: What an autoscaler says of a request, the last word first.
+#: The autoscaler's conditions of a request, the latest first.
 RequestState = Literal["BookingExpired", "CapacityRevoked", "Failed", "Provisioned", "Accepted"]
 _STATES: Final[tuple[RequestState, ...]] = (
     "BookingExpired", "CapacityRevoked", "Failed", "Provisioned", "Accepted",
 )  # fmt: skip
-#: Of names, and the digest after them.
+#: Characters of the workload's name in a request's name, and bytes of the digest after it.
 _LONGEST_NAME: Final = 40
 _DIGEST_BYTES: Final = 5
 
 
 class Wanted(Struct, frozen=True):
-    """What a workload's request must say. `shapes` are pod specs and how many pods have each;
-    `requested` changes with them."""
+    """The content of a workload's request. `shapes` are pod specs with the number of pods of each;
+    `requested` is a digest of them."""
 
     namespace: str
     name: str
@@ -41,8 +41,8 @@ class Wanted(Struct, frozen=True):
     requested: str
 
     def documents(self) -> tuple[Body, list[Body]]:
-        """The ProvisioningRequest, and the PodTemplates that it names. A template that is there
-        already under its name says the same."""
+        """The ProvisioningRequest, and the PodTemplates that it names. Their names contain the
+        digest, so an existing template of a name has the same content."""
         template_names = [f"{self.name}-{self.requested}-{i}" for i in range(len(self.shapes))]
         request = {
             "metadata": {
@@ -70,7 +70,7 @@ class Wanted(Struct, frozen=True):
 
 
 def wanted(scale_up: ScaleUp, pool: ElasticView) -> Wanted:
-    """The request for a workload. Its name follows from the workload's, so it has one at most."""
+    """The request of a workload. Its name depends only on the workload, so there is at most one."""
     workload = scale_up.workload
     shapes: dict[str, tuple[Body, int]] = {}
     for pod in scale_up.pods:
@@ -89,7 +89,7 @@ def wanted(scale_up: ScaleUp, pool: ElasticView) -> Wanted:
 
 
 def state_of(request: ProvisioningRequest) -> RequestState | Literal["Pending"]:
-    """What the autoscaler says last of the request."""
+    """The latest condition that the autoscaler set on the request."""
     conditions = {each.type for each in request.status.conditions or () if each.status == "True"}
     return next((state for state in _STATES if state in conditions), "Pending")
 
@@ -105,7 +105,7 @@ def _pod_spec(pod: PodView, pool: ElasticView) -> Body:
     if demand.devices:
         resources["limits"] = {names.NVIDIA_GPU: str(demand.devices)}
     spec: Body = {
-        # Nothing runs from it: the autoscaler compares what it asks for with nodes.
+        # Nothing runs from it: the autoscaler only compares its requests with nodes.
         "containers": [{"name": "asks", "image": "none", "resources": resources}],
         "nodeSelector": dict(constraints.node_selector) | dict(pool.selector),
         "tolerations": [_toleration(each) for each in constraints.tolerations],

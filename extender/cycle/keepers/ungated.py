@@ -1,12 +1,12 @@
-"""Lets autoscalers that read pods see the pods that lack nodes, and no others.
+"""Makes pods that lack nodes visible to autoscalers that read pods, and no other pods.
 
-A pod without our gate and without a plan is bound nowhere: the extender accepts no node for it. So
-kube-scheduler calls it unschedulable, and the autoscaler adds a node for it. As soon as the pod
-fits, a cycle plans it as it plans every waiting pod.
+The extender accepts no node for a pod without a plan. So if only our gate is removed,
+kube-scheduler reports the pod as unschedulable, and the autoscaler adds a node for it. As soon as
+the pod fits, a cycle plans it like every pending pod.
 
-A gate cannot be put back. A pod that waits without one in such a node pool, and for which no nodes
-are to be added, is therefore deleted: its controller creates it again, behind the gate. A pod of a
-DaemonSet would come back without one, so it stays.
+A gate cannot be added again. So a pending pod that has lost it, and for which no nodes should be
+added any more, is deleted: its controller recreates it, behind the gate. A pod of a DaemonSet would
+come back without a gate, so it stays.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from extender.policy.scale_up import ScaleUp
 from extender.state.cluster import ClusterState
 from extender.state.model import ElasticView, PodView, PoolView, WorkloadView
 
-#: Seconds without a claim before the deletion: a cycle may place the workload, or work before it.
+#: Seconds without entitlement before the deletion: a cycle may still place the workload.
 LOST_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
 
 
 class UngatedPods:
-    """The pods that wait without our gate, in one term of office."""
+    """The pending pods without our gate, during one term of leadership."""
 
     def __init__(self, state: ClusterState, writer: PodWriter, events: PodEvents) -> None:
         self._state = state
@@ -45,8 +45,8 @@ class UngatedPods:
         waiting: Iterable[str],
         pools: Mapping[str, PoolView],
     ) -> None:
-        """Remove the gate for `wanted`, and delete what lost its claim; `waiting` are the keys of
-        all workloads without a place."""
+        """Remove the gate for `wanted`, and delete pods no longer entitled to nodes; `waiting` are
+        the keys of all workloads that did not fit."""
         growing = {
             name: view.elastic
             for name, view in pools.items()
@@ -75,7 +75,7 @@ class UngatedPods:
         waiting: Iterable[str],
         growing: Mapping[str, ElasticView],
     ) -> dict[str, tuple[PodView, WorkloadView]]:
-        """By UID, the pods without a gate that no nodes are to be added for."""
+        """By UID, the pods without a gate for which no nodes should be added."""
         workloads = self._state.workloads()
         starting = frozenset[str]().union(*(each.starting for each in wanted.values()))
         return {
@@ -91,12 +91,12 @@ class UngatedPods:
         }
 
     def _comes_back_gated(self, pod: PodView) -> bool:
-        """Whether its controller makes it again, behind the gate; pods of DaemonSets get none."""
+        """Whether its controller recreates it behind the gate, as all but DaemonSets do."""
         maker = self._state.maker_of(pod)
         return maker is not None and maker.kind != "DaemonSet"
 
     def _now(self, pod: PodView) -> PodView | None:
-        """The pod as it is known now; what was decided on is older."""
+        """The pod in its current version; the decision used an older one."""
         return self._state.pod(pod.uid)
 
     async def _ungate(self, pod: PodView, pool: ElasticView) -> None:
@@ -114,8 +114,8 @@ class UngatedPods:
 
 
 def _is_seen(pod: PodView, workload: WorkloadView, growing: Mapping[str, ElasticView]) -> bool:
-    """Whether an autoscaler may add nodes for the pod: its workload may go to such a pool, or could
-    when the pod lost its gate and took the labels of the pool's nodes."""
+    """Whether an autoscaler may add nodes for the pod: its workload may use such a pool, or could
+    when the pod was ungated and given the labels of the pool's nodes."""
     asked = set(pod.constraints.node_selector)
     return any(
         name in workload.pools or (view.selector and asked.issuperset(view.selector))
@@ -124,5 +124,5 @@ def _is_seen(pod: PodView, workload: WorkloadView, growing: Mapping[str, Elastic
 
 
 def _waits(pod: PodView) -> bool:
-    """Whether the pod has no place, and only our gate keeps kube-scheduler from looking at it."""
+    """Whether the pod is pending without a row and has no gate of others."""
     return pod.state == "gated" and not pod.other_gates and not pod.is_terminating

@@ -1,7 +1,7 @@
-"""Reads the PersistentVolumeClaims of pods that wait, so that a plan knows where they can run.
+"""Reads the PersistentVolumeClaims of pending pods, so that plans know where they can run.
 
-They are read by name, when a pod that names them waits, and again from time to time: watching all
-claims and volumes of a cluster would cost more than the few that GPU pods name.
+Claims are read by name once a pending pod names them, and again from time to time. Watching all
+claims and volumes of a cluster would cost more than reading the few that GPU pods name.
 """
 
 import asyncio
@@ -16,30 +16,30 @@ from extender.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES
 from extender.state.cluster import ClusterState
 from extender.state.pods.claims import VolumeView
 
-#: Seconds after which a claim is read again: one with a volume, and any other.
+#: Seconds after which a claim is read again: with a volume, and without.
 _BOUND_FOR_S: Final = 60.0
 _OPEN_FOR_S: Final = 5.0
-#: Claims read again in a second: with more of them each is read less often.
+#: Claims read again per second; if there are more, each is read less often.
 _READS_A_SECOND: Final = 10
-#: Claims read in one pass; the others wait for the next.
+#: Claims read in one pass; others wait for the next.
 _READS_A_PASS: Final = 32
 
 log = structlog.get_logger(__name__)
 
 
 class VolumeReader:
-    """Keeps what the model knows of the claims of waiting pods."""
+    """Keeps the model's views of pending pods' claims up to date."""
 
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
         self._state = state
         self._due: dict[tuple[str, str], float] = {}
         self._pause_s = _OPEN_FOR_S
-        #: Whether claims are left over for another pass, which should come soon.
+        #: Whether claims are left for another pass, which should come soon.
         self.is_behind = False
 
     async def keep(self) -> None:
-        """Read what is new or was read some time ago, the longest ago first."""
+        """Read claims that are new or were read some time ago, the oldest read first."""
         now = asyncio.get_running_loop().time()
         wanted = self._state.wanted_claims()
         for namespace, name in self._due.keys() - wanted:
@@ -66,7 +66,7 @@ class VolumeReader:
         self._state.set_volume(namespace, name, view)
 
     async def _look(self, namespace: str, name: str) -> tuple[VolumeView, bool]:
-        """What is known of the claim, and whether it has its volume."""
+        """The view of the claim, and whether it has its volume."""
         try:
             claim = await self._client.get(CLAIMS, name, namespace)
         except NotFound:
@@ -87,7 +87,7 @@ class VolumeReader:
         return await self._look_at_class(claim.spec.storage_class_name or "", doubt), False
 
     async def _look_at_class(self, name: str, doubt: str) -> VolumeView:
-        """What the class of a claim without a volume promises."""
+        """The view of a claim without a volume, by its StorageClass."""
         if not name:
             return VolumeView(problem="it is not bound to a volume")
         try:
@@ -104,8 +104,8 @@ class VolumeReader:
 def _in_turns(
     due: list[tuple[str, str]], at: dict[tuple[str, str], float]
 ) -> list[tuple[str, str]]:
-    """Those due the longest first, one of each namespace after the other: none waits for all that
-    another namespace has."""
+    """The claims in the order of reading: longest due first, but one of each namespace in turn, so
+    that a namespace with many claims does not delay others."""
     n_before: dict[str, int] = {}
     turns = []
     for claim in sorted(due, key=lambda claim: (at.get(claim, 0.0), claim)):
