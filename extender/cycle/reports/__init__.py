@@ -1,1 +1,1 @@
-"""What people see of a decision: status, conditions and events."""
+"""Shows decisions to users: status, conditions and events."""

@@ -1,4 +1,4 @@
-"""Reports run beside the cycle: an API server that takes statuses slowly delays no decision."""
+"""Runs reports beside the cycle, so that slow status writes delay no decision."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ log = structlog.get_logger(__name__)
 
 
 class Reports:
-    """One report at a time. A plan that comes while one is under way is not reported; a later look
-    reports what holds then."""
+    """One report at a time. A plan that arrives while one is under way is not reported; the next
+    report shows the state at that time."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -22,18 +22,18 @@ class Reports:
 
     @property
     def is_behind(self) -> bool:
-        """Whether another look is due soon."""
+        """Whether another report is due soon."""
         return self._reporter.is_behind or self._is_under_way
 
     def start(self, plan: Plan) -> bool:
-        """Report the plan; returns at once, and whether the plan is reported."""
+        """Start reporting the plan; returns at once, and whether the plan is reported."""
         if self._is_under_way:
             return False
         self._task = asyncio.create_task(self._report(plan))
         return True
 
     async def close(self) -> None:
-        """Give up what is under way: this process leads no more."""
+        """Cancel a report under way: this process no longer leads."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""What projects say of their budgets of GPU-hours: what is used of them, and whether any is left.
+"""The status of projects' GPU-hour budgets: what is used, and whether any is left.
 
-What is written here is what decisions read: the status outlives the leader, and `ballast view` has
-it too. Until a new leader has read the usage books, what an earlier one wrote of this month stays.
+Decisions read what is written here, because the status outlives the leader and `ballast view` has
+it too. Until a new leader has read the usage books, the status of this month stays as it was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Used = Mapping[tuple[str, str], int] | None
 
 
 def month_uses(project: GpuProject, used: Used, now_s: int) -> dict[str, MonthUse]:
-    """By node pool with a budget, what the project has used this month; not what is not known."""
+    """What the project has used this month, by node pool with a budget; unknown use is left out."""
     month, name = month_of(now_s), project.metadata.name
     stored = {use.name: use.month for use in project.status.node_pools}
     found = {}
@@ -36,7 +36,7 @@ def month_uses(project: GpuProject, used: Used, now_s: int) -> dict[str, MonthUs
 def within_budget(
     project: GpuProject, uses: Mapping[str, MonthUse], before: Sequence[Condition]
 ) -> list[Condition]:
-    """The condition that tells whether the project may borrow; none for one without a budget."""
+    """Whether the project may borrow, as a condition; none for a project without a budget."""
     budgets = _budgets(project)
     if not budgets:
         return []
@@ -55,7 +55,7 @@ def within_budget(
 
 
 def _budgets(project: GpuProject) -> dict[str, int]:
-    """GPU-hours of a month by node pool; of a pool that is listed twice the first counts."""
+    """GPU-hours per month by node pool; if a pool is listed twice, the first entry counts."""
     return {
         figures.name: figures.gpu.gpu_hours_per_month
         for figures in reversed(project.spec.node_pools)

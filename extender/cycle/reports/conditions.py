@@ -1,4 +1,4 @@
-"""Conditions of our objects: what is said, and since when it is so."""
+"""Conditions of our objects: their types, and since when each holds."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from extender.state.workloads.staleness import STALE
 
 #: Whether enough pods of a group are bound.
 SCHEDULED: Final = "Scheduled"
-#: Whether everything that an object's author wrote is understood and refers to what exists.
+#: Whether every field is understood and every reference exists.
 VALID: Final = "Valid"
 
 #: Whether the pods of a queue hold more than its quota.
@@ -35,8 +35,8 @@ __all__ = [
 def condition(
     kind: str, is_so: bool | None, reason: Reason, message: str, before: Sequence[Condition]
 ) -> Condition:
-    """A condition of this type, Unknown where `is_so` is None; where `before` said the same, it has
-    been so since then."""
+    """A condition of this type, Unknown if `is_so` is None; it keeps the transition time of one in
+    `before` with the same status."""
     status = "Unknown" if is_so is None else "True" if is_so else "False"
     since = next(
         (
@@ -56,7 +56,7 @@ def condition(
 
 
 def observed(conditions: Sequence[Condition], generation: int) -> list[Condition]:
-    """The same conditions, said of the object as this generation of its spec has it."""
+    """The same conditions, observed at this generation of the object's spec."""
     return [replace(each, observed_generation=generation) for each in conditions]
 
 

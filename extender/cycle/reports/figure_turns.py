@@ -1,8 +1,8 @@
-"""Which statuses of queues are written in one look.
+"""Which queue statuses are written in one report.
 
 Every pod that comes or goes changes the figures of its queues: with a thousand busy projects,
-statuses would be a third of all writes. What programs act on is written at once, and figures that
-people read take turns.
+statuses would be a third of all writes. So fields that programs act on are written at once, and
+figures that people read take turns.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from extender.api.kinds import QueueStatus
 
-#: Statuses a second of which figures alone have changed, and the most of them in one look.
+#: Statuses per second in which only figures have changed, and the most of them in one report.
 FIGURES_PER_S: Final = 10
 MOST_FIGURES: Final = 100
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class NewStatus(Struct, Generic[T], frozen=True):
-    """A status that says something new. `before` is what was written last; `tried_at` is when a
-    write was last tried, so that one that the API server refuses holds up no other."""
+    """A status that has changed. `before` is what was written last; `tried_at` is the time of the
+    last write attempt, so that a status that the API server refuses does not delay others."""
 
     target: T
     status: QueueStatus
@@ -30,9 +30,9 @@ class NewStatus(Struct, Generic[T], frozen=True):
 
 
 def due(new: Sequence[NewStatus[T]], since_last_s: float) -> list[NewStatus[T]]:
-    """What to write in a look `since_last_s` after the last one: all that says more than other
-    figures. Then every other turn is for another fair share, and the rest for what was written
-    longest ago, so that a share that changes again and again keeps no figure from its turn."""
+    """The statuses to write in a report `since_last_s` after the last: all in which more than
+    figures changed. Of the turns, half go to changed fair shares and the rest to the statuses
+    written longest ago, so that a share that changes all the time can't starve other figures."""
     at_once = [each for each in new if _says_more(each)]
     figures = [each for each in new if not _says_more(each)]
     figures.sort(key=lambda each: (not _has_other_shares(each), each.tried_at))
@@ -47,8 +47,8 @@ def _says_more(new: NewStatus[Any]) -> bool:
 
 
 def _stated(status: QueueStatus) -> tuple[Any, ...]:
-    """What is not a figure of the moment: conditions, quotas, limits, and the use of the month,
-    which decisions read."""
+    """All that are no momentary figures: conditions, quotas, limits, and the month's use, which
+    decisions read."""
     pools = [(pool.name, pool.quota, pool.month) for pool in status.node_pools]
     return status.observed_generation, status.conditions, status.gpu.quota, status.gpu.limit, pools
 

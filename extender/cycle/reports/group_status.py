@@ -1,4 +1,4 @@
-"""What a pod group says of itself: how many of its pods run, why it waits, and if it is stale."""
+"""The status of a pod group: how many pods run, why it is pending, and whether it is stale."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.cycle.reports.conditions import SCHEDULED, STALE, api_time, condition
-from extender.cycle.reports.wait_events import told
+from extender.cycle.reports.wait_events import wait_message
 from extender.state.model import WorkloadView
 from extender.state.trees import is_below
 
@@ -17,7 +17,7 @@ from extender.state.trees import is_below
 def group_status(
     workload: WorkloadView, wait: Refused | None, before: GpuPodGroupStatus
 ) -> GpuPodGroupStatus:
-    """The status of a group with live pods; `wait` is why some of them have no place."""
+    """The status of a group with live pods; `wait` is why some of them are pending."""
     bound = [pod.group for pod in workload.pods if pod.state == "bound"]
     placed = bound + [pod.group for pod in workload.pods if pod.state == "reserved"]
     if _are_enough(workload, bound):
@@ -26,7 +26,7 @@ def group_status(
         is_scheduled, reason = False, Reason.RESERVED
     else:
         is_scheduled, reason = False, wait.reason if wait else Reason.WAITING_FOR_TURN
-    said = told(workload, wait) if wait else ""
+    said = wait_message(workload, wait) if wait else ""
     conditions = [condition(SCHEDULED, is_scheduled, reason, said, before.conditions)]
     return GpuPodGroupStatus(
         project=workload.project,
@@ -38,7 +38,7 @@ def group_status(
 
 
 def ended_status(before: GpuPodGroupStatus) -> GpuPodGroupStatus:
-    """The status of a group that has no live pods any more."""
+    """The status of a group without live pods."""
     others = [each for each in before.conditions if each.type != STALE]
     return replace(before, pending=0, scheduled=0, running=0, conditions=others)
 
@@ -48,7 +48,7 @@ def _are_enough(workload: WorkloadView, groups: Sequence[str]) -> bool:
 
 
 def _staleness(workload: WorkloadView, before: Sequence[Condition]) -> list[Condition]:
-    """Since when the gang runs with too few pods: a leader that comes later goes by it."""
+    """The condition that says since when the gang is below its minimum, for a later leader."""
     if workload.stale_since is None:
         return []
     grace = workload.stale_grace_s

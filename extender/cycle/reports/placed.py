@@ -1,10 +1,10 @@
-"""The condition `ballast.dev/Placed` of pods that wait: why, and what would help.
+"""The condition `ballast.dev/Placed` of pending pods: why they wait, and what would help.
 
-A pod that starts within `SETTLE_S` never gets the condition, so work that finds its place at once
-costs no write. Every other waiting pod gets it once, again when its reason has changed, and again
-when only the figures in the message have; when it is bound it is told so. Which pods have it is
-read from the pods, so a new leader writes nothing twice. The number of writes a second is bounded,
-and namespaces take turns: a tenant with ten thousand waiting pods does not delay another's one.
+A pod that starts within `SETTLE_S` never gets the condition, so immediate starts cost no write.
+Every other pending pod gets it once, and again when its reason or only the figures in its message
+have changed. Once bound, the pod gets the condition with status True. A new leader reads the
+conditions from the pods, so it writes nothing twice. Writes per second are limited, and namespaces
+take turns, so a tenant with ten thousand pending pods does not delay another tenant's single pod.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from extender.api import names
 from extender.api.events import Upserted
 from extender.api.reasons import Reason
 from extender.cycle.reports.conditions import api_time
-from extender.cycle.reports.wait_events import SETTLE_S, WAITING, told
+from extender.cycle.reports.wait_events import SETTLE_S, WAITING, wait_message
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.errors import Conflict
@@ -28,13 +28,13 @@ from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: If the reason of a workload changes to and fro, its pods are written at most this often.
+#: If a workload's reason alternates, its pods are written at most this often.
 CHANGE_S: Final = 60.0
-#: How old the figures in a message may become.
+#: Age at which figures in a message are updated.
 RENEW_S: Final = 600.0
-#: Pods written in one look, which is one second at least: 10,000 waiting pods take 200 s.
+#: Pods written per report, which is one second at least: 10,000 pending pods take 200 s.
 WRITES_PER_LOOK: Final = 50
-#: The same while the cycle lets pods start, which the API server has to do first.
+#: The same while the plan starts pods, which the API server should do first.
 WRITES_WHILE_BUSY: Final = 10
 #: Longest message: many programs read every pod.
 MAX_MESSAGE: Final = 1024
@@ -44,21 +44,21 @@ T = TypeVar("T")
 
 
 class _Waiter(Struct):
-    """A workload that waits: since when, what its pods are told, and which of them are not yet."""
+    """A pending workload: since when, its pods' message, and the pods that do not have it yet."""
 
     since: float
     reason: Reason | None = None
     text: str = ""
-    told_at: float = float("-inf")
+    written_at: float = float("-inf")
     left: dict[str, PodView] = {}
 
 
-#: A workload's key, the workload, and one of its pods that is to be told.
+#: A workload's key, the workload, and one of its pods to write.
 _Due = tuple[str, _Waiter, PodView]
 
 
 class Note(Struct, frozen=True):
-    """What one pod is told. Without a reason: that it has its place."""
+    """The condition of one pod; without a reason, that it is placed."""
 
     pod: PodView
     reason: Reason | None = None
@@ -77,7 +77,7 @@ class PlacedConditions:
     async def write(
         self, snapshot: Snapshot, plan: Plan, changed: Iterable[str], now: float
     ) -> bool:
-        """Tell as many pods as one look may; whether some are left over."""
+        """Write as many pods as one report may; returns whether any are left."""
         at_most = WRITES_WHILE_BUSY if plan.admissions else WRITES_PER_LOOK
         notes = self._queue.due(snapshot, plan, changed, now, at_most)
         writes = [self._write(note) for note in notes]
@@ -102,7 +102,7 @@ class PlacedConditions:
 
 
 class PlacedQueue:
-    """Which pods are to be told what, and when."""
+    """Decides which pods get which condition, and when."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -112,9 +112,9 @@ class PlacedQueue:
     def due(
         self, snapshot: Snapshot, plan: Plan, changed: Iterable[str], now: float, at_most: int
     ) -> list[Note]:
-        """What is to be written at `now`; O(workloads that wait, and what has changed)."""
-        looked_at = set(changed)
-        for key in looked_at:
+        """The conditions to write at `now`; O(pending workloads, and what has changed)."""
+        changed_keys = set(changed)
+        for key in changed_keys:
             self._note_placed(snapshot.workloads.get(key))
         self._waiters = {
             key: self._waiters.get(key) or _Waiter(now, left={})
@@ -122,43 +122,45 @@ class PlacedQueue:
             if key in snapshot.workloads
         }
         for key, waiter in self._waiters.items():
-            # A cycle without time for a workload says nothing about it.
+            # A cycle that had no time for a workload gives no reason.
             if now - waiter.since >= SETTLE_S and key not in plan.cut:
-                self._begin(waiter, snapshot.workloads[key], plan, now, is_new=key in looked_at)
+                self._queue_pods(
+                    waiter, snapshot.workloads[key], plan, now, is_new=key in changed_keys
+                )
         notes = [Note(self._placed.pop(uid)) for uid in list(self._placed)[:at_most]]
-        pods = _in_turn(_by_namespace(self._waiters))
+        pods = _interleave(_by_namespace(self._waiters))
         for key, waiter, pod in list(islice(pods, at_most - len(notes))):
             del waiter.left[pod.uid]
             notes.append(Note(pod, waiter.reason, waiter.text, key))
         return notes
 
     def put_back(self, notes: Iterable[Note]) -> None:
-        """Of what was given out, tell later what the pods do not say yet."""
+        """Queue again those of `notes` that the pods do not show yet."""
         for note in notes:
             waiter = self._waiters.get(note.workload)
             if waiter is not None and self._state.placed_reason(note.pod) != note.reason:
                 waiter.left[note.pod.uid] = note.pod
 
     def _note_placed(self, workload: WorkloadView | None) -> None:
-        """Pods that were told why they wait, and are bound."""
+        """Queue bound pods with a condition that still says that they wait."""
         for pod in workload.pods if workload else ():
             if pod.state == "bound" and self._state.placed_reason(pod):
                 self._placed[pod.uid] = pod
 
-    def _begin(
+    def _queue_pods(
         self, waiter: _Waiter, workload: WorkloadView, plan: Plan, now: float, *, is_new: bool
     ) -> None:
-        """Say which pods are to be told, where something is due."""
+        """Queue the workload's pods if a write is due."""
         refused = plan.waits[workload.key]
-        since_told = now - waiter.told_at
-        is_other = refused.reason is not waiter.reason and since_told >= CHANGE_S
-        is_old = since_told >= RENEW_S and not is_other
+        since_written = now - waiter.written_at
+        is_new_reason = refused.reason is not waiter.reason and since_written >= CHANGE_S
+        is_old = since_written >= RENEW_S and not is_new_reason
         if is_old:
-            is_old = told(workload, refused) != waiter.text
-        if is_other or is_old:
-            waiter.reason, waiter.text = refused.reason, told(workload, refused)
-            waiter.told_at = now
-        if is_other or is_old or (is_new and waiter.reason is not None):
+            is_old = wait_message(workload, refused) != waiter.text
+        if is_new_reason or is_old:
+            waiter.reason, waiter.text = refused.reason, wait_message(workload, refused)
+            waiter.written_at = now
+        if is_new_reason or is_old or (is_new and waiter.reason is not None):
             waiter.left = {
                 pod.uid: pod
                 for pod in workload.pods
@@ -173,9 +175,9 @@ class PlacedQueue:
 
 
 def placed_patch(note: Note, *, is_first: bool) -> dict[str, Any]:
-    """Strategic merge patch of a pod's status: this one condition, and no other's.
+    """Strategic merge patch of a pod's status: this condition and no other.
 
-    The time of the last transition is left as it is while the status is the same.
+    The transition time stays while the status is the same.
     """
     condition = {
         "type": names.CONDITION_PLACED,
@@ -189,20 +191,20 @@ def placed_patch(note: Note, *, is_first: bool) -> dict[str, Any]:
 
 
 def _by_namespace(waiters: Mapping[str, _Waiter]) -> list[Iterator[_Due]]:
-    """The pods that are to be told, of each namespace: one of each workload, then the others."""
+    """The pods to write, by namespace: one of each workload in turn."""
     listed: dict[str, list[str]] = {}
     for key, waiter in waiters.items():
         if waiter.left:
             listed.setdefault(key.partition("/")[0], []).append(key)
-    return [_in_turn(_pods_of(key, waiters[key]) for key in keys) for keys in listed.values()]
+    return [_interleave(_pods_of(key, waiters[key]) for key in keys) for keys in listed.values()]
 
 
 def _pods_of(key: str, waiter: _Waiter) -> Iterator[_Due]:
     return ((key, waiter, pod) for pod in waiter.left.values())
 
 
-def _in_turn(listed: Iterable[Iterator[T]]) -> Iterator[T]:
-    """One of each iterator, then the next of each that has more."""
+def _interleave(listed: Iterable[Iterator[T]]) -> Iterator[T]:
+    """The items of all iterators, one of each in turn."""
     while True:
         going = []
         for each in listed:

@@ -1,4 +1,4 @@
-"""What queues and node pools say of themselves: shares, use, and what is wrong with them."""
+"""The statuses of queues and node pools: shares, use, and mistakes in their specs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -23,7 +23,7 @@ from extender.policy.plan import QueueShare
 from extender.state.model import CPU, GPU, MEMORY, UNLIMITED
 from extender.state.problems import Problem
 
-#: (pods that wait, pods that are bound)
+#: (pending pods, bound pods)
 PodCounts = tuple[int, int]
 
 QueueState = Literal["InQuota", "OverQuota", "OverFairShare"]
@@ -54,8 +54,8 @@ def queue_status(
     past: Mapping[str, PastUse],
     months: Mapping[str, MonthUse] = _NONE,
 ) -> QueueStatus:
-    """The status of a GpuDepartment or GpuProject; by node pool, `past` is its past use and
-    `months` its use of this month."""
+    """The status of a GpuDepartment or GpuProject. `past` is its past use by node pool, `months`
+    its use of this month."""
     listed = [share for _, share in shares]
     return QueueStatus(
         state=_state(listed),
@@ -69,7 +69,7 @@ def queue_status(
 
 
 def over_quota(status: QueueStatus, before: Sequence[Condition]) -> Condition:
-    """The condition that tells whether the queue's pods hold more than its quota."""
+    """The condition that says whether the queue's pods hold more than its quota."""
     return condition(OVER_QUOTA, status.state != "InQuota", _HOLDS[status.state], "", before)
 
 
@@ -112,7 +112,7 @@ def pool_statuses(sums: Mapping[str, PoolSums]) -> dict[str, GpuNodePoolStatus]:
 
 
 def validity(problems: Iterable[Problem], before: Sequence[Condition]) -> list[Condition]:
-    """The condition that tells whether the object is as its author can have meant it."""
+    """The condition that says whether the object's spec is valid."""
     listed = list(problems)
     if not listed:
         return [condition(VALID, True, Reason.ACCEPTED, "", before)]
@@ -138,7 +138,7 @@ def _pool_use(
 
 
 def _host_use(share: QueueShare, resource: int, unit: str) -> HostUse | UnsetType:
-    """CPU or memory where it has a quota or a limit."""
+    """CPU or memory, if it has a quota or a limit."""
     if share.quota[resource] >= UNLIMITED and share.limit[resource] >= UNLIMITED:
         return UNSET
     return HostUse(

@@ -1,9 +1,8 @@
-"""What people see: shares in the status of queues, conditions of pod groups, events on pods.
+"""Writes what users see: shares in queue statuses, conditions of pod groups, events on pods.
 
-Reports never decide anything. A status is written when it says something new, and not more often
-than once a second; figures of many queues take turns. `is_behind` asks for another look when
-something is due. A look costs one pass over the workloads and cards, and work for what has changed
-since the last.
+Reports never decide anything. A status is written when it has changed, and at most once a second;
+figures of many queues take turns. `is_behind` requests another report soon. A report costs one pass
+over the workloads and cards, and work for what has changed since the last.
 """
 
 import asyncio
@@ -47,14 +46,14 @@ from extender.state.model import department_queue
 from extender.state.problems import Problem
 from extender.state.snapshot import Snapshot
 
-#: Seconds between two looks.
+#: Seconds between two reports.
 STATUS_PERIOD_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class Reporter:
-    """Writes statuses and events; remembers what it wrote last for objects that still exist."""
+    """Writes statuses and events; remembers its last writes to objects that still exist."""
 
     def __init__(
         self,
@@ -64,14 +63,14 @@ class Reporter:
         past_use: PastUseKeeper,
         month_used: Callable[[int], Used],
     ) -> None:
-        """`month_used` tells what projects used in the month of a time, as the books have it."""
+        """`month_used` returns projects' use in the month of a time, from the usage books."""
         self._client = client
         self._state = state
         self._recorder = recorder
         self._past_use = past_use
         self._month_used = month_used
         self._seen = Seen()
-        #: What was written last, and when a write was last tried.
+        #: The status written last, and the time of the last write attempt.
         self._written: dict[tuple[str, str], tuple[msgspec.Struct | None, float]] = {}
         self._placed = PlacedConditions(client, state)
         self._events = PodEvents(state, recorder)
@@ -82,7 +81,7 @@ class Reporter:
         self.is_behind = False
 
     async def report(self, plan: Plan) -> None:
-        """Bring every status that changed up to date; at most once a period."""
+        """Write every status that has changed; at most once a period."""
         now = asyncio.get_running_loop().time()
         self.is_behind = now - self._looked_at < STATUS_PERIOD_S
         if self.is_behind:
@@ -118,7 +117,7 @@ class Reporter:
             self._events.tell(note.pod, note.reason, note.note, owner_note=note.owner_note)
 
     def _forget_gone(self) -> None:
-        """Drop what was written to objects that exist no more, once there are some."""
+        """Forget writes to deleted objects, if there are any."""
         lists = self._lists().values()
         if len(self._written) > sum(map(len, lists)):
             self._written = {
@@ -199,7 +198,7 @@ class Reporter:
     # -- writing -----------------------------------------------------------------------------
 
     def _is_new(self, target: "_Target", status: msgspec.Struct) -> bool:
-        """Whether the API server does not have it yet, as far as we know."""
+        """Whether the API server does not have this status yet, as far as we know."""
         written, _ = self._written.get(target.key, (None, 0.0))
         return status not in (self._stored(target), written)
 
@@ -209,7 +208,7 @@ class Reporter:
         return known.status if known else None
 
     def _lists(self) -> Mapping[str, Mapping[str, Any]]:
-        """Everything that has a status of ours, by plural and key."""
+        """All objects with a status of ours, by plural and key."""
         state = self._state
         return {
             DEPARTMENTS.plural: state.departments,
@@ -234,7 +233,7 @@ class Reporter:
     # -- events ------------------------------------------------------------------------------
 
     def _tell_problems(self, problems: list[Problem]) -> None:
-        """One event for each problem that is new."""
+        """Record one event for each new problem."""
         found = frozenset(problems)
         for problem in sorted(found - self._problems):
             uid = self._uid_of(problem)
@@ -246,7 +245,7 @@ class Reporter:
 
     def _uid_of(self, problem: Problem) -> str:
         if problem.kind == "Node":
-            return problem.name  # as kubelet names the node in its own events
+            return problem.name  # as in kubelet's own events
         known = self._lists()[f"{problem.kind.lower()}s"].get(problem.name)
         return known.metadata.uid if known else ""
 

@@ -1,4 +1,4 @@
-"""What a report has looked at already, so that the next looks only at what has changed since."""
+"""What the last report has seen, so that the next handles only what has changed since."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from extender.state.snapshot import Snapshot
 
 
 class Seen:
-    """The views of the last look, why they waited, and how many of their pods are bound."""
+    """The views and wait reasons of the last report, and how many pods are bound."""
 
     def __init__(self) -> None:
         self._views: Mapping[str, WorkloadView] = {}
@@ -19,7 +19,7 @@ class Seen:
         self._by_project: dict[str, list[int]] = {}
 
     def look(self, snapshot: Snapshot, plan: Plan) -> list[str]:
-        """Keys of workloads that are new, gone, or wait for another reason; sorted."""
+        """Keys of workloads that are new, changed, gone, or have another wait reason; sorted."""
         workloads, before = snapshot.workloads, self._views
         changed = {key for key, view in workloads.items() if before.get(key) is not view}
         changed |= before.keys() - workloads.keys()
@@ -28,18 +28,18 @@ class Seen:
         waits = plan.waits
         changed |= {key for key, wait in waits.items() if self._waits.get(key) != wait}
         changed |= self._waits.keys() - waits.keys()
-        # Neither is changed after it was handed out.
+        # Both are immutable.
         self._views, self._waits = workloads, waits
         return sorted(changed)
 
     def forget(self) -> None:
-        """Look at all of it again: something that was due was not written."""
+        """Handle everything again, because a write has failed."""
         self._views, self._waits = {}, {}
         self._counts.clear()
         self._by_project.clear()
 
     def pods_of_queues(self, snapshot: Snapshot) -> dict[str, PodCounts]:
-        """Queue -> (pods that wait, pods that are bound), for projects and their departments."""
+        """Queue -> (pending pods, bound pods), for projects and their departments."""
         found: dict[str, PodCounts] = {}
         for project, (n_waiting, n_bound) in self._by_project.items():
             view = snapshot.queues.get(project)

@@ -1,7 +1,7 @@
-"""Events of workloads that wait: one per owner and reason, renewed before the API server drops it.
+"""Events of pending workloads: one per owner and reason, renewed before the API server drops it.
 
-The pods of one controller that wait for one reason share an event, so a Job of a hundred single
-pods has one and not a hundred. An event stands on the controller and on one pod.
+Pods of one controller with the same wait reason share an event, so a Job of a hundred single pods
+has one and not a hundred. The event is recorded on the controller and on one pod.
 """
 
 import re
@@ -17,24 +17,24 @@ from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: What starts sooner has no event and no condition about waiting.
+#: A workload that starts sooner gets no event and no condition about waiting.
 SETTLE_S: Final = 5.0
-#: kube-apiserver keeps events for an hour (`--event-ttl`); after this one is written anew.
+#: An event is written anew after this; kube-apiserver keeps events for an hour (`--event-ttl`).
 RENEW_S: Final = 45 * 60.0
-#: Seconds between two looks for events that are too old to be remembered.
+#: Seconds between two removals of expired entries.
 _TIDY_S: Final = 60.0
-#: States of a pod that has no place yet.
+#: States of a pod that is pending.
 WAITING: Final = ("gated", "nominated")
 
-#: An amount of memory; the first group is there where it is needed rather than had.
+#: An amount of memory; the first group is set if the amount is needed and not free.
 _MEMORY: Final = re.compile(r"(needs (?:[^;]*(?:and|with) )?)?\b([0-9]{1,15}) MiB\b")
 
-#: The UID of the pods' controller (of the workload, its key), and why they wait.
+#: The UID of the pods' controller (or else the workload's key), and the wait reason.
 _Key = tuple[str, Reason]
 
 
-class _Crowd(Struct):
-    """The workloads of one owner that wait for one reason: the first, and how many pods wait."""
+class _WaitGroup(Struct):
+    """Workloads of one owner with one wait reason: the first of them, and how many pods wait."""
 
     workload: WorkloadView
     pod: PodView
@@ -43,7 +43,7 @@ class _Crowd(Struct):
 
 
 class WaitNote(Struct, frozen=True):
-    """An event: what it says on the pod, and on the pod's controller."""
+    """An event: the text on the pod, and on the pod's controller."""
 
     pod: PodView
     reason: Reason
@@ -52,16 +52,16 @@ class WaitNote(Struct, frozen=True):
 
 
 class WaitEvents:
-    """Remembers which owner was told what and when, for `RENEW_S` at most."""
+    """Remembers for `RENEW_S` which owner got an event for which reason."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._since: dict[str, float] = {}
-        self._told: dict[_Key, float] = {}
+        self._recorded_at: dict[_Key, float] = {}
         self._tidy_at = 0.0
 
     def due(self, snapshot: Snapshot, plan: Plan, now: float) -> list[WaitNote]:
-        """What is to be recorded at `now`, a time of the loop; O(workloads that wait)."""
+        """The events to record at `now`, a time of the loop; O(pending workloads)."""
         notes = []
         since = self._since
         self._since = {key: since.get(key, now) for key in plan.waits}
@@ -70,19 +70,21 @@ class WaitEvents:
             for key, began in self._since.items()
             if now - began >= SETTLE_S and key not in plan.cut
         )
-        for key, crowd in self._untold(snapshot, plan, settled, now).items():
-            self._told[key] = now
-            notes.append(_note(crowd))
+        for key, group in self._due_groups(snapshot, plan, settled, now).items():
+            self._recorded_at[key] = now
+            notes.append(_note(group))
         if now >= self._tidy_at:
             self._tidy_at = now + _TIDY_S
-            self._told = {key: at for key, at in self._told.items() if now - at < RENEW_S}
+            self._recorded_at = {
+                key: at for key, at in self._recorded_at.items() if now - at < RENEW_S
+            }
         return notes
 
-    def _untold(
+    def _due_groups(
         self, snapshot: Snapshot, plan: Plan, keys: Iterable[str], now: float
-    ) -> dict[_Key, _Crowd]:
-        """Those that an event is due for."""
-        crowds: dict[_Key, _Crowd] = {}
+    ) -> dict[_Key, _WaitGroup]:
+        """The workloads for which an event is due, by owner and reason."""
+        groups: dict[_Key, _WaitGroup] = {}
         for key in keys:
             workload, refused = snapshot.workloads.get(key), plan.waits[key]
             waiting = [pod for pod in workload.pods if pod.state in WAITING] if workload else []
@@ -90,22 +92,22 @@ class WaitEvents:
                 continue
             maker = self._state.maker_of(waiting[0])
             named = maker.uid if maker else key, refused.reason
-            if now - self._told.get(named, float("-inf")) < RENEW_S:
+            if now - self._recorded_at.get(named, float("-inf")) < RENEW_S:
                 continue
-            crowd = crowds.setdefault(named, _Crowd(workload, waiting[0], refused))
-            crowd.n_pods += len(waiting)
-        return crowds
+            group = groups.setdefault(named, _WaitGroup(workload, waiting[0], refused))
+            group.n_pods += len(waiting)
+        return groups
 
 
-def _note(crowd: _Crowd) -> WaitNote:
-    said = told(crowd.workload, crowd.refused)
-    pods = f"{crowd.n_pods} pods wait" if crowd.n_pods > 1 else "1 pod waits"
-    note = said if crowd.n_pods == 1 else f"{pods}: {said}"
-    return WaitNote(crowd.pod, crowd.refused.reason, note, f"{pods}: {said}")
+def _note(group: _WaitGroup) -> WaitNote:
+    said = wait_message(group.workload, group.refused)
+    pods = f"{group.n_pods} pods wait" if group.n_pods > 1 else "1 pod waits"
+    note = said if group.n_pods == 1 else f"{pods}: {said}"
+    return WaitNote(group.pod, group.refused.reason, note, f"{pods}: {said}")
 
 
 def readable(detail: str) -> str:
-    """The same with memory in GiB where that is a GiB at least: needs rounded up, the rest down."""
+    """`detail` with MiB shown as GiB from 1 GiB on; needs are rounded up, other amounts down."""
     return _MEMORY.sub(_in_gib, detail)
 
 
@@ -118,8 +120,8 @@ def _in_gib(found: re.Match[str]) -> str:
     return f"{found[1] or ''}{whole}{f'.{part}' if part else ''} GiB"
 
 
-def told(workload: WorkloadView, refused: Refused) -> str:
-    """Why the workload waits and what would help, for users that look at one of its pods."""
+def wait_message(workload: WorkloadView, refused: Refused) -> str:
+    """Why the workload is pending and what would help, for a user who looks at one of its pods."""
     why = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{workload.key}: ")
     help_ = help_for(refused)
     return f"{readable(why)}. {help_}" if help_ else readable(why)

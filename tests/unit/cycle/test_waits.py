@@ -13,7 +13,13 @@ from extender.cycle.reports.placed import (
     placed_patch,
 )
 from extender.cycle.reports.wait_events import RENEW_S as EVENTS_RENEW_S
-from extender.cycle.reports.wait_events import SETTLE_S, WaitEvents, WaitNote, readable, told
+from extender.cycle.reports.wait_events import (
+    SETTLE_S,
+    WaitEvents,
+    WaitNote,
+    readable,
+    wait_message,
+)
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
@@ -209,6 +215,8 @@ def test_words_are_those_of_people() -> None:
 def test_work_that_can_never_start_is_not_told_to_wait() -> None:
     story = Story(pod("a").needs(1000).build())
     never = f"team-a/a: needs 16 GPUs on one node; the largest node has 8 (n0); {NEVER} default"
-    text = told(story.state.workloads()["team-a/a"], Refused(Reason.INSUFFICIENT_GPU, never))
+    text = wait_message(
+        story.state.workloads()["team-a/a"], Refused(Reason.INSUFFICIENT_GPU, never)
+    )
     assert text.startswith("needs 16 GPUs on one node")
     assert text.endswith("pool default. Ask for less, or for another node pool.")
