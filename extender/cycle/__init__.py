@@ -1,1 +1,1 @@
-"""Decisions become writes: the controller's loop, its commits, its repairs and its reports."""
+"""Turns decisions into writes: the controller's loop, its commits, repairs and reports."""

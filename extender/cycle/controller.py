@@ -1,4 +1,4 @@
-"""`ballast control`: one leader turns what the API server says into plans, and plans into writes.
+"""`ballast control`: one leader turns watch events into plans, and plans into writes.
 
 Every replica watches and keeps a warm model; only the leader's loop, `extender.cycle.term`, writes.
 """
@@ -20,7 +20,7 @@ from extender.usage.books import PERIOD_S
 from extender.usage.integral import DAY_S
 from extender.usage.meter import KEPT_S
 
-#: Between two looks of a replica that does not lead.
+#: Between two refreshes of the model in a replica that does not lead.
 _WARM_EVERY_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
@@ -45,20 +45,20 @@ class Controller(Replica):
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._forget_use())
             await asyncio.gather(*(reflector.wait_synced() for reflector in self._reflectors))
-            # The first takes seconds in a large cluster: there is no Lease yet that it could lose.
+            # Takes seconds in a large cluster, so it runs before there is a Lease to lose.
             self._warm_up()
-            # What was listed stays: the collector need not walk it again in every cycle.
+            # The listed objects stay, so the collector need not walk them again in every cycle.
             gc.freeze()
             log.info("model filled", nodes=len(self.state.gpu_nodes))
             tasks.create_task(self._stay_warm())
             tasks.create_task(election.run(self._lead))
 
     def _warm_up(self) -> None:
-        """Bring the model up to date, so that a term begins with what has changed lately."""
+        """Refresh the model, so that a term begins with recent changes only."""
         self.state.snapshot(int(time.time()))
 
     async def _stay_warm(self) -> NoReturn:
-        """While another replica leads, no cycle looks at the model."""
+        """Refresh the model while another replica leads, because then no cycle does."""
         while True:
             await asyncio.sleep(_WARM_EVERY_S)
             if not self._is_leading:
@@ -75,8 +75,8 @@ class Controller(Replica):
             metrics.end_term()
 
     async def _forget_use(self) -> None:
-        """Keep no more of what was held than a new leader may have to book. A leader forgets what
-        it has booked; what it cannot book for a day is given up."""
+        """Forget use that no new leader will book. A leader forgets use when it has booked it, and
+        gives up use that it could not book for a day."""
         while True:
             await asyncio.sleep(PERIOD_S)
             kept_s = DAY_S if self._is_leading else KEPT_S

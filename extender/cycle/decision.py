@@ -1,4 +1,4 @@
-"""One decision with its clocks: policies have none, so the time is kept here."""
+"""One decision and its timing: policies have no clock."""
 
 import time
 from dataclasses import replace
@@ -11,7 +11,7 @@ from extender.state.snapshot import Snapshot
 
 
 def timed_decision(snapshot: Snapshot, settings: Settings, budget_s: float) -> tuple[Plan, float]:
-    """The plan, within the budget, and the CPU seconds that it took; each stage is timed."""
+    """The plan, decided within the budget, and its CPU seconds; each stage is timed."""
     started_s, clock, budget = time.thread_time(), StageClock(), CycleBudget(budget_s)
 
     def enter(stage: Stage) -> None:

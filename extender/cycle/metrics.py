@@ -1,4 +1,4 @@
-"""What the controller counts: kube-scheduler's words where the meaning is the same."""
+"""The controller's metrics, named as in kube-scheduler where the meaning is the same."""
 
 from typing import Final
 
@@ -98,7 +98,7 @@ REGISTRY.register(REPLICAS)
 
 
 def end_term() -> None:
-    """Withdraw what only a leader knows: a replica that leads no more would repeat it for ever."""
+    """Clear what only a leader knows, because a former leader would repeat it for ever."""
     IS_LEADER.set(0)
     CUT_WORKLOADS.set(0)
     SCHEDULER_AWAY.set(0)

@@ -1,35 +1,35 @@
 """When to decide anew: at once after a change that a decision reads, and from time to time.
 
-Time alone can change a decision (minimum run times, back-offs, windows of reservations), and few of
-those times are known in advance. Without a change a decision therefore follows the last one after a
-pause that grows with what a decision costs.
+Time alone can change a decision (minimum run times, back-offs, reservation windows), and few of
+these times are known in advance. So without a change, the next decision follows after a pause that
+grows with the cost of a decision.
 """
 
 from typing import Final, NamedTuple
 
 from extender.policy.plan import Plan
 
-#: Without a change, decisions take at most this part of one core.
+#: Without a change, decisions use at most this part of one core.
 _MOST_OF_A_CORE: Final = 0.05
-#: The longest pause, in seconds: no pod waits longer for its turn because a change was overlooked.
+#: The longest pause in seconds, which bounds the wait if a change is ever overlooked.
 LONGEST_S: Final = 30.0
 
 
 class Basis(NamedTuple):
-    """What a decision reads; equal where a decision would read the same."""
+    """The inputs of a decision; equal if a decision would read the same."""
 
     model_version: object
     protected_pods: object
 
 
 class Pace:
-    """Remembers what the last decision was made on. Times are seconds of the loop's clock."""
+    """Remembers the inputs of the last decision. Times are seconds of the loop's clock."""
 
     def __init__(self, tick_s: float) -> None:
-        """`tick_s` is the shortest pause, and the one after a plan that is carried out: parts of it
-        may be held back or fail."""
+        """`tick_s` is the shortest pause, and the pause after a plan with writes, because some of
+        them may be held back or fail."""
         self._tick_s = tick_s
-        #: That of the last decision; equal to no other before the first.
+        #: The inputs of the last decision; equal to no other before the first.
         self.basis = Basis(None, None)
         self._next_at = float("-inf")
 
@@ -38,7 +38,7 @@ class Pace:
         return basis != self.basis or now >= self._next_at
 
     def note(self, basis: Basis, plan: Plan, computed_s: float, now: float) -> None:
-        """The plan was decided on `basis` and carried out; it took so many CPU seconds."""
+        """The plan was decided on `basis` in `computed_s` CPU seconds, and carried out."""
         pause_s = self._tick_s
         if plan.cut:
             pause_s = 0.0

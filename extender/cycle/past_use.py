@@ -1,11 +1,11 @@
-"""What queues used in the past, where a node pool counts it: kept in their status for any leader.
+"""Past use of queues, in node pools that count it; stored in statuses for any later leader.
 
-Every few seconds what is held now is added to the account of each queue and of the pool, and what
-is older fades. Accounts are told in statuses at most once a minute; a new leader takes them up from
-there, and takes it that since then as much was held as now.
+Every few seconds the current allocation is added to the account of each queue and of the pool, and
+older use decays. Accounts are written to statuses at most once a minute. A new leader reads them
+there, and assumes that the present allocation has lasted since.
 
-What queues held lately is counted for every node pool, and begins anew with each leader: it only
-decides which of several queues with equal parts comes first.
+Recent allocation (`held_lately`) is counted for every node pool, and starts anew with each leader:
+it only breaks ties between queues with equal shares.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,10 +23,10 @@ from extender.state.snapshot import Snapshot
 
 #: Seconds between two additions.
 STEP_S: Final = 5
-#: Seconds between two times that accounts are told in statuses.
+#: Seconds between two writes of accounts to statuses.
 TELL_S: Final = 60
 
-#: The account of what the pool itself had.
+#: The account of the pool's own capacity.
 _POOL: Final = ""
 
 #: (queue, node pool)
@@ -40,7 +40,7 @@ class _Account:
 
 
 class PastUseKeeper:
-    """The accounts of one term of office."""
+    """The accounts of one term of leadership."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -50,7 +50,7 @@ class PastUseKeeper:
         self._lately = HeldLately()
 
     def step(self, plan: Plan, snapshot: Snapshot) -> None:
-        """Add what the plan's queues hold, when it is time; costs the queues that hold anything."""
+        """Add the plan's allocations if a step is due; costs the queues that hold anything."""
         elapsed_s, half_lives = snapshot.now_s - self._stepped_at, self._half_lives()
         if elapsed_s < STEP_S and (half_lives or not self._accounts):
             return
@@ -76,15 +76,15 @@ class PastUseKeeper:
                 self._published.setdefault(queue, {})[pool] = _as_past_use(account)
 
     def of_queue(self, queue: str) -> Mapping[str, PastUse]:
-        """What the status of the queue says of its past use, by node pool."""
+        """The queue's past use by node pool, for its status."""
         return self._published.get(queue, {})
 
     def of_pool(self, pool: str) -> PastUse | None:
-        """What the status of the node pool says of what it had."""
+        """The pool's own account, for its status."""
         return self._published.get(_POOL, {}).get(pool)
 
     def _half_lives(self) -> dict[str, int]:
-        """Node pool -> half-life, where past use is counted."""
+        """Half-life by node pool, for pools that count past use."""
         return {
             name: pool.spec.time_based_fair_share.half_life_seconds
             for name, pool in self._state.node_pools.items()
@@ -99,7 +99,7 @@ class PastUseKeeper:
         return _Account(advance(account.used, held, elapsed_s, half_life_s), now_s)
 
     def _stored(self, key: _Key) -> _Account | None:
-        """The account as an earlier leader has told it."""
+        """The account in the status, written by an earlier leader."""
         queue, pool = key
         past: PastUse | UnsetType | None = None
         if queue == _POOL:
@@ -116,7 +116,7 @@ class PastUseKeeper:
         return _Account((past.gpu, past.cpu, past.memory), past.as_of)
 
     def _publish(self) -> None:
-        """Let decisions see it."""
+        """Make the accounts visible to decisions."""
         past_use: dict[str, dict[str, Amounts]] = {}
         for (queue, pool), account in self._accounts.items():
             if queue != _POOL:
@@ -131,7 +131,7 @@ def _as_past_use(account: _Account) -> PastUse:
 
 
 def _capacity(snapshot: Snapshot, pools: Mapping[str, int]) -> Iterable[tuple[str, Amounts]]:
-    """What the ready nodes of these pools have; one pass over the nodes."""
+    """What the ready nodes of these pools offer; one pass over the nodes."""
     nodes, sums = snapshot.nodes, {pool: [0, 0, 0] for pool in pools}
     for ix, pool in enumerate(nodes.pool):
         total = sums.get(pool)

@@ -1,4 +1,4 @@
-"""Events about pods, which their controllers get as well: people describe the Job, not its pods."""
+"""Events about pods and about their controllers, because people describe the Job, not its pods."""
 
 from typing import Literal
 
@@ -10,10 +10,10 @@ from extender.state.model import PodView
 
 
 class PodEvents:
-    """Records each event on the pod and on the controller that would make the pod again.
+    """Records each event on the pod and on the controller that would recreate it.
 
     The recorder counts repeats of a reason on one object, so a controller that loses many pods at
-    once has one event for all of them.
+    once gets one event for all.
     """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
@@ -29,7 +29,7 @@ class PodEvents:
         *,
         owner_note: str = "",
     ) -> None:
-        """One event on the pod and one on its controller, which says `owner_note` where given."""
+        """One event on the pod and one on its controller, the latter with `owner_note` if given."""
         self._recorder.record(pod_reference(pod), reason, note, type)
         maker = self._state.maker_of(pod)
         if maker is not None:
@@ -38,10 +38,10 @@ class PodEvents:
 
 
 def pod_reference(pod: PodView) -> ObjectRef:
-    """How an Event names the pod."""
+    """The reference to the pod in an Event."""
     return ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
 
 
 def owner_reference(owner: OwnerReference, namespace: str) -> ObjectRef:
-    """How an Event names a controller of pods in `namespace`."""
+    """The reference in an Event to a controller of pods in `namespace`."""
     return ObjectRef(owner.api_version, owner.kind, owner.name, namespace, owner.uid)

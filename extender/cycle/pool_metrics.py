@@ -1,4 +1,4 @@
-"""Figures of every node pool for Prometheus, and the sums over its cards that they are made of."""
+"""Metrics of every node pool for Prometheus, and the sums over its cards."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,8 +19,7 @@ _LABELS: Final = ("node_pool",)
 class PoolSums:
     """Nodes of a pool, and milli-GPU of their healthy cards.
 
-    `capacity` is what there is, `free_whole` what is free on cards that nothing uses, and
-    `free_pieces` what is free on cards that are partly used.
+    `free_whole` is free on unused cards, `free_pieces` is free on partly used ones.
     """
 
     nodes: int = 0
@@ -30,12 +29,12 @@ class PoolSums:
 
     @property
     def free(self) -> int:
-        """What is free in all."""
+        """All free milli-GPU."""
         return self.free_whole + self.free_pieces
 
     @property
     def held(self) -> int:
-        """What pods hold, or are about to."""
+        """Milli-GPU that pods hold or have reserved."""
         return self.capacity - self.free
 
 
@@ -57,7 +56,7 @@ def pool_sums(snapshot: Snapshot) -> dict[str, PoolSums]:
 
 
 class PoolMetrics(Collector):
-    """What node pools have, as the leader saw it last; empty elsewhere."""
+    """Metrics of node pools, from the leader's last decision; empty on other replicas."""
 
     def __init__(self) -> None:
         self._sums: Mapping[str, PoolSums] = {}
@@ -67,7 +66,7 @@ class PoolMetrics(Collector):
         self._looked_at_s = 0
 
     def look(self, plan: Plan, snapshot: Snapshot, sums: Mapping[str, PoolSums]) -> None:
-        """Take the figures of this moment, and count what was idle since the last."""
+        """Store the current figures, and add the idle time since the last call."""
         elapsed_s = max(0, snapshot.now_s - self._looked_at_s) if self._sums else 0
         before = self._idle_milli_s
         self._idle_milli_s = {
@@ -75,7 +74,7 @@ class PoolMetrics(Collector):
         }
         by_pool: dict[str, list[QueueShare]] = {}
         for (queue, pool), share in plan.shares.items():
-            # Departments hold what their projects hold, and users what their project holds.
+            # Departments hold what their projects hold; a user's part is in its project's.
             if queue in snapshot.queues and not department_of(queue):
                 by_pool.setdefault(pool, []).append(share)
         self._sums, self._looked_at_s = sums, snapshot.now_s
@@ -83,11 +82,11 @@ class PoolMetrics(Collector):
         self._fairness = {pool: fairness_index(shares) for pool, shares in by_pool.items()}
 
     def clear(self) -> None:
-        """Forget everything: this replica leads no more."""
+        """Forget everything: this replica no longer leads."""
         self._sums, self._fairness, self._idle, self._idle_milli_s = {}, {}, {}, {}
 
     def collect(self) -> Iterable[Metric]:
-        """All families; called by Prometheus' client at each scrape."""
+        """All families; the Prometheus client calls it at each scrape."""
         gpus = GaugeMetricFamily(
             "ballast_pool_gpus",
             "GPUs of the node pool's healthy cards; free_pieces are on cards that are partly used.",
@@ -118,10 +117,10 @@ class PoolMetrics(Collector):
 
 
 def fairness_index(shares: Iterable[QueueShare]) -> float:
-    """Jain's index over the queues that are owed anything; 1 where there is none.
+    """Jain's index over the queues with an owed amount; 1 if there is none.
 
     Jain, Chiu, Hawe: A Quantitative Measure of Fairness, DEC TR-301, 1984. What a queue holds above
-    what it is owed does not count.
+    its owed amount does not count.
     """
     parts = []
     for share in shares:
@@ -133,5 +132,5 @@ def fairness_index(shares: Iterable[QueueShare]) -> float:
 
 
 def _idle(free: int, shares: Iterable[QueueShare]) -> int:
-    """Milli-GPU that are free although the queues ask for as much."""
+    """Milli-GPU that are free although the queues request them."""
     return min(free, sum(max(0, each.requested[GPU] - each.allocated[GPU]) for each in shares))

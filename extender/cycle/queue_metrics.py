@@ -1,6 +1,6 @@
-"""Figures of every queue and node pool for Prometheus, made of the last plan at each scrape.
+"""Metrics of every queue and node pool for Prometheus, built from the last plan at each scrape.
 
-A queue is a project, or `department/<name>`. GPUs are summed over cards, halves of a card as 0.5.
+A queue is a project, or `department/<name>`. GPUs are summed over cards; half a card is 0.5.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from extender.state.snapshot import Snapshot
 _Key = tuple[str, str]
 
 _LABELS: Final = ("queue", "node_pool")
-#: A quota, limit or budget that is not stated has no sample, and use that is not known has none.
+#: A quota, limit or budget that is not set has no sample; neither has use that is unknown.
 _GAUGES: Final[Mapping[str, str]] = {
     "ballast_queue_quota_gpus": "Quota of the queue.",
     "ballast_queue_limit_gpus": "Limit of the queue.",
@@ -33,7 +33,7 @@ _GAUGES: Final[Mapping[str, str]] = {
     "ballast_queue_month_budget_gpu_hours": "GPU-hours that the project may use in a month.",
     "ballast_queue_month_used_gpu_hours": "GPU-hours that the project has used this month.",
 }
-#: What is added up second by second, since this replica leads.
+#: Sums over time, since this replica began to lead.
 _SUMS: Final[Mapping[str, str]] = {
     "ballast_queue_deprived_gpu_seconds": "GPU-seconds by which the queue held less than it was"
     " owed.",
@@ -45,10 +45,10 @@ _Rates = tuple[int, int, int]
 
 
 class QueueMetrics(Collector):
-    """What queues have and lack, as the leader saw it last; empty elsewhere.
+    """Metrics of queues, from the leader's last decision; empty on other replicas.
 
-    A scrape costs the queues that have a quota, hold or ask for GPUs, and may come from another
-    thread: what a look has made is not changed any more.
+    A scrape costs the queues that have a quota, or hold or request GPUs. It may run in another
+    thread, so stored values are replaced and never changed.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class QueueMetrics(Collector):
         self._looked_at_s = 0
 
     def look(self, plan: Plan, snapshot: Snapshot) -> None:
-        """Take the figures of the plan, and count what queues were deprived of since the last."""
+        """Store the plan's figures, and add what queues held and lacked since the last call."""
         elapsed_s = max(0, snapshot.now_s - self._looked_at_s) if self._shares else 0
         added = {key: _rates(share) for key, share in self._shares.items()}
         self._looked_at_s = snapshot.now_s
@@ -80,11 +80,11 @@ class QueueMetrics(Collector):
         )
 
     def clear(self) -> None:
-        """Forget everything: this replica leads no more."""
+        """Forget everything: this replica no longer leads."""
         self._shares, self._waits, self._milli_s = {}, Counter(), {}
 
     def collect(self) -> Iterable[Metric]:
-        """All families; called by Prometheus' client at each scrape."""
+        """All families; the Prometheus client calls it at each scrape."""
         families = {
             name: GaugeMetricFamily(name, text, labels=_LABELS) for name, text in _GAUGES.items()
         }
@@ -110,7 +110,7 @@ class QueueMetrics(Collector):
 
 
 def _figures(share: QueueShare) -> Iterator[tuple[str, int]]:
-    """The milli-GPUs of each gauge that has a sample."""
+    """The milli-GPU of each gauge that has a sample."""
     quota, limit, held = share.quota[GPU], share.limit[GPU], share.allocated[GPU]
     if quota < UNLIMITED:
         yield "ballast_queue_quota_gpus", quota
@@ -125,7 +125,7 @@ def _figures(share: QueueShare) -> Iterator[tuple[str, int]]:
 
 
 def _months(share: QueueShare, now_s: int) -> Iterator[tuple[str, int]]:
-    """The milli-GPU-seconds of each gauge of a budget that has a sample."""
+    """The milli-GPU-seconds of each budget gauge that has a sample."""
     if share.month is not None:
         yield "ballast_queue_month_budget_gpu_hours", share.month.budget
         if share.month.is_known_at(now_s):
@@ -137,7 +137,7 @@ def _owed(share: QueueShare) -> int:
 
 
 def _rates(share: QueueShare) -> _Rates:
-    """What a second adds to each of `_SUMS`."""
+    """What each second adds to `_SUMS`."""
     held, quota = share.allocated[GPU], share.quota[GPU]
     return max(0, _owed(share) - held), min(held, quota), max(0, held - quota)
 

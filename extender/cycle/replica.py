@@ -21,31 +21,31 @@ from extender.state.cluster import ClusterState
 from extender.usage.books import PERIOD_S
 from extender.usage.meter import UsageMeter
 
-#: A decision that takes longer than this has no end: its budget is a second of CPU time.
+#: A decision that takes longer than this hangs: its budget is a second of CPU time.
 _DECIDES_WITHIN_S: Final = 120.0
 
 
 @dataclass(slots=True, frozen=True)
 class ControlOptions:
-    """How the controller runs. Seconds; `identity` must be this process's alone."""
+    """How the controller runs. Times in seconds; `identity` must be unique to this process."""
 
     identity: str
     kubeconfig: str = ""
     namespace: str = SYSTEM_NAMESPACE
     lease_duration_s: float = 15.0
     bind_timeout_s: float = 30.0
-    #: Time alone can call for a repair (timeouts), or change a decision: look at least this often.
+    #: Longest time between two cycles, since time alone can require a repair or a new decision.
     tick_s: float = 2.0
-    #: A cycle follows another after this at the earliest, so that bursts become one batch.
+    #: Shortest time between two cycles, so that bursts become one batch.
     gap_s: float = 0.02
-    #: CPU time to decide in one cycle; what is left over comes first in the next.
+    #: CPU time for decisions in one cycle; what is left over comes first in the next.
     cycle_budget_s: float = 1.0
     #: Time between two writes of the usage books.
     usage_period_s: float = PERIOD_S
 
 
 class Replica:
-    """What watches and writes: the model, the clients, and the events that wake the leader."""
+    """Watches and writes: the model, the clients, and the events that wake the leader."""
 
     def __init__(self, reader: Client, writer: Client, options: ControlOptions) -> None:
         self._reader = reader
@@ -61,38 +61,38 @@ class Replica:
             for resource in MODEL
         }
         self._reflectors = list(self._reflector_of.values())
-        #: Since when a decision is under way, on the monotonic clock.
+        #: When the decision under way began, on the monotonic clock.
         self.deciding_since: float | None = None
         self._namespaces = NamespaceKeeper(self._hurry)
         self._reflectors.append(Reflector(reader, NAMESPACES, self._namespaces.deliver))
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model holds all there was at the start."""
+        """Whether the initial lists have been delivered in full."""
         return all(self.state.has_synced(resource.kind) for resource in MODEL)
 
     def is_alive(self) -> bool:
-        """Whether decisions come to an end. While one hangs, the Lease is renewed all the same, so
-        no other replica would ever take over."""
+        """Whether decisions come to an end. A process with a hanging decision still renews its
+        Lease, so no other replica would take over."""
         since = self.deciding_since
         return since is None or time.monotonic() - since < _DECIDES_WITHIN_S
 
     def note_sizes(self) -> None:
-        """Bring the gauges of the model's size up to date."""
+        """Update the gauges of the model's size."""
         metrics.CACHE_SIZE.labels("nodes").set(len(self.state.gpu_nodes))
         metrics.CACHE_SIZE.labels("workloads").set(len(self.state.workloads()))
 
     async def find_devices(self) -> None:
-        """Watch devices of dynamic resource allocation too, where the API server serves them."""
+        """Watch devices of dynamic resource allocation too, if the API server serves them."""
         for resource in await served_devices(self._reader):
             self._reflectors.append(
                 Reflector(self._reader, resource, self._deliver, ends_on_restore=True)
             )
 
     async def read_live(self) -> None:
-        """Take ledgers and pods as they are now: a watch may lag, after a freeze above all.
+        """Read ledgers and pods live: a watch may lag, above all after the process was frozen.
 
-        Raises an ExceptionGroup of KubeErrors where the API server does not answer.
+        Raises an ExceptionGroup of KubeErrors if the API server does not answer.
         """
         async with asyncio.TaskGroup() as group:
             for kind in (GpuNode, Pod):
@@ -105,7 +105,7 @@ class Replica:
 
     @property
     def options(self) -> ControlOptions:
-        """How it was told to run."""
+        """The options of this process."""
         return self._options
 
     @property
@@ -115,20 +115,20 @@ class Replica:
 
     @property
     def namespaces(self) -> NamespaceKeeper:
-        """What keeps the label of projects' namespaces."""
+        """The keeper of the label on projects' namespaces."""
         return self._namespaces
 
     @property
     def recorder(self) -> EventRecorder:
-        """Where events go."""
+        """The recorder of events."""
         return self._recorder
 
     async def wait_for_change(self, version: object, timeout_s: float) -> None:
-        """Until a decision would read something else than at `version`, the label of a namespace
-        has changed, or the time is up.
+        """Return when the model is no longer at `version`, when a namespace's label has changed, or
+        after `timeout_s`.
 
-        After an event the model is looked at for a third of one core's time at most: a gang of
-        10,000 pods is made anew whenever one of its pods says something.
+        Checking the model after events takes at most a third of one core: a gang of 10,000 pods is
+        rebuilt whenever one of its pods changes.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

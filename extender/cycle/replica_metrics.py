@@ -1,4 +1,4 @@
-"""Replicas of owners that state a floor, for Prometheus: what autoscalers are bounded by."""
+"""Metrics of replicas whose owner states a floor, which bound what autoscalers do."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,31 +17,31 @@ _State = Literal["kept", "surge", "waiting", ""]
 
 
 class ReplicaMetrics(Collector):
-    """How many replicas of each owner have a place, as the leader saw it last; empty elsewhere."""
+    """Replicas of each owner by state, from the leader's last decision; empty elsewhere."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, _State]] = Counter()
 
     def look(self, plan: Plan, snapshot: Snapshot) -> None:
-        """Count the replicas of the snapshot; costs those that there are."""
+        """Count the replicas in the snapshot; costs their number."""
         counts: Counter[tuple[str, _State]] = Counter()
         for key in tally_of(snapshot).replicas:
             workload = snapshot.workloads[key]
             assert workload.replica is not None
-            # One label: a scraped series gets `namespace` from the pod that it is scraped from.
+            # One label with both: Prometheus sets `namespace` to that of the scraped pod.
             owner = f"{workload.namespace}/{workload.replica.owner}"
-            # An owner that has replicas has a sample of each state, be it 0.
+            # An owner with replicas has a sample of each state, even if 0.
             counts.update({(owner, state): 0 for state in ("kept", "surge", "waiting")})
             if state := _state_of(workload, plan):
                 counts[owner, state] += 1
         self._counts = counts
 
     def clear(self) -> None:
-        """Forget everything: this replica leads no more."""
+        """Forget everything: this replica no longer leads."""
         self._counts = Counter()
 
     def collect(self) -> Iterable[Metric]:
-        """The one family; called by Prometheus' client at each scrape."""
+        """The one family; the Prometheus client calls it at each scrape."""
         family = GaugeMetricFamily(
             "ballast_replicas",
             "Replicas of owners that state a floor: kept and surge have a place.",
@@ -53,7 +53,7 @@ class ReplicaMetrics(Collector):
 
 
 def _state_of(workload: WorkloadView, plan: Plan) -> _State:
-    """Empty where all of it is ending."""
+    """Whether the replica is kept, surge or waiting; empty if all its pods are terminating."""
     if runs(workload):
         return "kept" if workload.key in plan.kept else "surge"
     return "" if all(pod.is_terminating for pod in workload.pods) else "waiting"

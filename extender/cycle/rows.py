@@ -1,4 +1,4 @@
-"""The ledger rows of placed pods, and of the places that are kept for moved ones."""
+"""Builds ledger rows of placed pods, and reservation rows for moved pods."""
 
 from msgspec.structs import replace
 
@@ -29,13 +29,13 @@ def row_of(workload: WorkloadView, placement: Placement, **made: int | str) -> R
 
 
 def kept_row(workload: WorkloadView, placement: Placement, owner: str, **made: int | str) -> Row:
-    """The row that keeps `placement` for the successor that `owner` makes of the moved pod."""
+    """The row that reserves `placement` for the pod that `owner` creates after the moved one."""
     demand = placement.pod.demand
     move = MoveHold(owner=owner, cpu_milli=demand.cpu_milli, memory_mib=demand.memory_mib)
     return replace(row_of(workload, placement, state="nominated", **made), move=move)
 
 
 def successor_row(workload: WorkloadView, pod: PodView, kept: Row, reserved_at: int) -> Row:
-    """The row with which `pod` takes over the place that `kept` keeps; as old as that."""
+    """The row of `pod` on the reservation in `kept`, with the same epoch."""
     placement = Placement(pod, "", tuple(kept.cards))
     return row_of(workload, placement, state="nominated", epoch=kept.epoch, reserved_at=reserved_at)

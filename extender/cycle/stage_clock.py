@@ -1,4 +1,4 @@
-"""How long each stage of one cycle takes: decisions are pure, so their caller has the clock."""
+"""Times each stage of one cycle: decisions are pure, so their caller has the clock."""
 
 import time
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from typing import Final
 
 from extender.cycle import metrics
 
-#: What `decide` does before its first stage: promises, demand and fair shares.
+#: What `decide` does before its first stage: nominations, demand and fair shares.
 PREPARE: Final = "prepare"
 
 
 class StageClock:
-    """Counts the time from `enter` to `enter`, and to `stop`, for the stage that was entered.
+    """Counts the time from one `enter` to the next, or to `stop`, for the stage entered first.
 
-    It starts with `PREPARE`. What a plan costs once all is decided counts for the last stage.
+    It starts with `PREPARE`. Work after the last stage counts for that stage.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
@@ -22,12 +22,12 @@ class StageClock:
         self._since = now()
 
     def enter(self, stage: str) -> None:
-        """The stage begins, and the one before it is over."""
+        """Begin the stage, and end the one before it."""
         self.stop()
         self._stage = stage
 
     def stop(self) -> None:
-        """The stage is over."""
+        """End the stage."""
         now = self._now()
         metrics.STAGE_SECONDS.labels(self._stage).observe(now - self._since)
         self._since = now

@@ -1,4 +1,4 @@
-"""Which stages a cycle runs: those that work may wait for each time, the others now and then."""
+"""The stages that a cycle runs: most of them every time, emptying of nodes only now and then."""
 
 import time
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from typing import Final
 
 from extender.policy.plan import ALL_STAGES, Stage
 
-#: Between two looks for a node that can be emptied: each may read all pods.
+#: Between two searches for a node to empty: each may read all pods.
 EMPTY_EVERY_S: Final = 10.0
 _OFTEN: Final[tuple[Stage, ...]] = tuple(s for s in ALL_STAGES if s != "empty-nodes")
 
 
 class StageTurns:
-    """Asked once a cycle; `now` counts seconds."""
+    """Call it once per cycle; `now` counts seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

@@ -1,9 +1,9 @@
-"""One unbroken time of leading: cycle after cycle.
+"""One term of leadership: cycle after cycle.
 
-A cycle is: mend what was left half way, take a snapshot, decide (in a thread, so that watches and
-the Lease go on), carry the plan out. Releases, evictions and reports go on beside the next cycles.
-Where `pace` says that no decision is due, the loop only mends and reports. A cycle that fails is
-logged, counted and followed by another.
+A cycle repairs unfinished work, takes a snapshot, decides (in a thread, so that watches and the
+Lease go on), and carries out the plan. Releases, evictions and reports run beside the next cycles.
+If `pace` says that no decision is due, the loop only repairs and reports. A cycle that fails is
+logged and counted, and the next follows.
 """
 
 import asyncio
@@ -39,19 +39,20 @@ from extender.policy.plan import Plan, Settings
 from extender.state.snapshot import Snapshot
 from extender.usage.books import UsageBooks
 
-#: Epochs are lease transitions times this, plus the cycle's number: years of cycles, and below 2^53
-#: for as many terms as there are minutes in 17 years. A term that has used all of them ends.
+#: An epoch is the lease transitions times this, plus the cycle's number. This allows for years of
+#: cycles, and stays below 2^53 for as many terms as there are minutes in 17 years. A term that has
+#: used all of its epochs ends.
 EPOCHS_PER_LEADER: Final = 1_000_000_000
-#: However long a decision computed, the next cycle starts after this.
+#: The longest pause after a decision, however long that took.
 _LONGEST_REST_S: Final = 1.0
-#: A plan is reported again after this: pods are told why they wait once they have waited for 5 s.
+#: A plan is reported again after this, because pods get a wait reason only after 5 s.
 _TELL_AGAIN_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
 
 class Term:
-    """One unbroken time of leading."""
+    """One term of leadership."""
 
     def __init__(self, replica: Replica, transitions: int) -> None:
         state, client = replica.state, replica.client
@@ -62,12 +63,12 @@ class Term:
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
         self._pace = Pace(replica.options.tick_s)
-        self._told_at = float("-inf")
-        #: The last plan, as far as it was carried out, and what it was decided on.
+        self._reported_at = float("-inf")
+        #: The last plan, as far as it was carried out, and the snapshot it was decided on.
         self._plan = Plan()
         self._snapshot: Snapshot | None = None
         self._stage_turns = StageTurns()
-        #: CPU seconds of the last snapshot and decision. What runs beside the cycle is not in it.
+        #: CPU seconds of the last snapshot and decision, without work beside the cycle.
         self._computed_s = 0.0
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
@@ -93,13 +94,13 @@ class Term:
         self._provisioning = ProvisioningKeeper(client, state, ungated)
 
     async def run(self) -> None:
-        """Cycle after cycle until leading ends; releases, evictions, reports and usage books run
+        """Run cycles until the leadership ends. Releases, evictions, reports and usage books run
         beside them, and end with them."""
         books = asyncio.create_task(self._books.run())
         try:
             await self._cycles()
         finally:
-            # First, without an await: a second cancellation may end the others.
+            # First, because it does not await: a second cancellation may stop what follows.
             self._state.take_back_freed()
             books.cancel()
             await asyncio.gather(books, return_exceptions=True)
@@ -127,32 +128,32 @@ class Term:
                 log.warning("cycle failed", errors=[str(error) for error in errors.exceptions])
             except* Exception as errors:
                 # A bug, or an unforeseen object. The next leader would meet it as well, so this one
-                # goes on: what can still be done is done, and the log says what is wrong.
+                # goes on: it does what it still can, and the log says what is wrong.
                 failures += 1
                 metrics.CYCLES.labels("broken").inc()
                 log.error("cycle broke", exc_info=errors)
             if is_over:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 raise NotLeading("the Lease was not renewed in time")  # the election tries again
-            # About a third of one core: the API server and kube-scheduler want the rest.
+            # Leaves two thirds of one core to the API server and kube-scheduler.
             rest_s = min(_LONGEST_REST_S, 2 * self._computed_s) if is_decided else 0.0
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
 
     async def _wait(self) -> None:
-        """Until there is something to decide, or to look at again."""
+        """Wait until there is something to decide, repair or report."""
         if not (self._cut or self._volumes.is_behind):
             is_behind, tick_s = self._reports.is_behind, self._replica.options.tick_s
             pause_s = STATUS_PERIOD_S if is_behind else tick_s
             await self._replica.wait_for_change(self._pace.basis.model_version, pause_s)
 
     async def _cycle(self) -> bool:
-        """Mend, decide where that is due, and report; whether it decided. Raises KubeError where
-        nothing of the plan could be written."""
+        """Repair, decide if that is due, and report; returns whether it decided. Raises KubeError
+        if nothing of the plan could be written."""
         self._number += 1
         if self._number >= EPOCHS_PER_LEADER:
             raise NotLeading("this term has used all of its plan numbers")
-        await self._mend()
-        # From here on no await until the snapshot is taken.
+        await self._repair()
+        # No await from here until the snapshot is taken.
         basis = Basis(self._state.version(), self._evictor.protected())
         is_due = self._pace.is_due(basis, asyncio.get_running_loop().time())
         failure: KubeError | None = None
@@ -160,12 +161,12 @@ class Term:
             plan, failure = await self._decide_and_commit()
             now = asyncio.get_running_loop().time()
             self._pace.note(basis, plan, self._computed_s, now)
-        self._tell(is_new=is_due)
+        self._report(is_new=is_due)
         if failure is not None:
             raise failure
         return is_due
 
-    async def _mend(self) -> None:
+    async def _repair(self) -> None:
         if not self._has_read_live:
             await self._replica.read_live()
             self._has_read_live = True
@@ -181,8 +182,8 @@ class Term:
         self._evictor.review()
 
     async def _decide_and_commit(self) -> tuple[Plan, KubeError | None]:
-        """The plan as it was decided, of which less may be carried out, and why none of its rows
-        could be written."""
+        """The plan as decided, which may be carried out only in part, and the error if none of its
+        rows could be written."""
         started_s = time.thread_time()
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
@@ -198,17 +199,17 @@ class Term:
             failure = await self._committer.carry_out(plan, snapshot, epoch)
         return decided, failure
 
-    def _tell(self, *, is_new: bool) -> None:
-        """Report the last plan, which holds until the next."""
+    def _report(self, *, is_new: bool) -> None:
+        """Report the last plan, which is valid until the next."""
         assert self._snapshot is not None
         self._past_use.step(self._plan, replace(self._snapshot, now_s=int(time.time())))
         self._provisioning.start(self._plan)
         now = asyncio.get_running_loop().time()
         if is_new:
-            self._told_at = float("-inf")
-        is_due = self._reports.is_behind or now - self._told_at >= _TELL_AGAIN_S
+            self._reported_at = float("-inf")
+        is_due = self._reports.is_behind or now - self._reported_at >= _TELL_AGAIN_S
         if is_due and self._reports.start(self._provisioning.noted(self._plan)):
-            self._told_at = now
+            self._reported_at = now
 
     async def _decide(self, snapshot: Snapshot) -> Plan:
         self._replica.deciding_since = time.monotonic()
@@ -223,7 +224,7 @@ class Term:
         return plan
 
     def _settings(self) -> Settings:
-        """What this cycle does."""
+        """The settings of this cycle's decision."""
         return Settings(
             stages=self._stage_turns.next(),
             protected_pods=self._evictor.protected(),
@@ -232,7 +233,7 @@ class Term:
         )
 
     def _note_cut(self, plan: Plan) -> None:
-        """Workloads that there was no time for are looked at first in the next cycle."""
+        """Consider workloads first in the next cycle that this one had no time for."""
         self._cut = plan.cut
         metrics.CUT_WORKLOADS.set(len(plan.cut))
         for stage in plan.cut_stages:

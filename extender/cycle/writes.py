@@ -1,4 +1,4 @@
-"""Many small writes side by side, of which none may hold up the others."""
+"""Many small writes in parallel, none of which delays the others."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -14,12 +14,12 @@ log = structlog.get_logger(__name__)
 async def write_all(
     writes: Iterable[Coroutine[Any, Any, None]], *, what: str, at_once: int = 16
 ) -> bool:
-    """Do all of them, `at_once` at a time; returns whether all went well.
+    """Run all writes, `at_once` at a time; returns whether all succeeded.
 
-    What is gone meanwhile counts as well done: the watch will say so. Other failures are logged as
-    about `what`, in one line with the first error. Raises NotLeading, in a group, when this process
-    may not write any more. A write that was not begun when this ends, because of that or of a
-    cancellation, is closed.
+    A write to a deleted object counts as a success, because the watch will report the deletion.
+    Other failures are logged as about `what`, in one line with the first error. Raises NotLeading,
+    in a group, if this process may no longer write. Writes not begun when this ends, by that or by
+    a cancellation, are closed.
     """
     todo = list(writes)
     limit = asyncio.Semaphore(at_once)

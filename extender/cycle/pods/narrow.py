@@ -1,9 +1,9 @@
-"""The nodes that a pod is released for: kube-scheduler looks at these alone.
+"""Chooses the nodes that a pod is released for; kube-scheduler considers only these.
 
-Of the nodes that remain after its own filters, kube-scheduler asks the extender about a sample, so
-in a large cluster it would not find the planned one. A node affinity that names nodes makes it look
-at exactly these, and can never be changed once the gate is gone. So it names more nodes than the
-planned one: the others are where the pod can be planned again.
+Kube-scheduler asks the extender about a sample of the nodes that pass its own filters, so in a
+large cluster it would miss the planned node. A node affinity with node names makes it consider
+exactly these, but can't be changed once the gate is gone. So it names the planned node and some
+others, on which the pod can be planned again.
 """
 
 from bisect import bisect_left
@@ -14,17 +14,17 @@ from extender.policy.placement.node_filter import NodeFilter
 from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, PodView, WorkloadView
 
-#: Nodes that a pod is released for. Each costs a pass of kube-scheduler's filters; figures in
-#: docs/ledger.md.
+#: Nodes that a pod is released for. Each costs a pass of kube-scheduler's filters; see the figures
+#: in docs/ledger.md.
 N_NODES: Final = 4
-#: The same where a part of what the pod asks for is left to kube-scheduler.
+#: The same for pods with requests that only kube-scheduler can check.
 N_NODES_IN_DOUBT: Final = 64
-#: With so few nodes with GPUs kube-scheduler never samples, and nothing is named.
+#: With at most so many GPU nodes kube-scheduler does not sample, so no node is named.
 N_NODES_UNNAMED: Final = 16
 
 
 class Narrowing:
-    """The choice for one batch of releases; with the cluster as it is now."""
+    """Chooses nodes for one batch of releases, on the cluster as it is now."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -32,9 +32,9 @@ class Narrowing:
         self._matcher = NodeFilter(self._nodes, 0)
 
     def nodes_for(self, pod: PodView, node: str) -> tuple[str, ...]:
-        """The planned node and others on which the pod may run; empty: the pod may stay free.
+        """The planned node and others on which the pod may run; empty: no restriction.
 
-        The extender is not asked about a pod without GPUs, so such a pod is always narrowed.
+        A pod without GPUs is always restricted, because the extender is not asked about it.
         """
         if len(self._nodes.cards.names) <= N_NODES_UNNAMED and pod.demand.wants_gpu:
             return ()
@@ -50,7 +50,7 @@ class Narrowing:
         return self._spread(node, found, N_NODES_IN_DOUBT if in_doubt else N_NODES)
 
     def _spread(self, node: str, found: Sequence[int], count: int) -> tuple[str, ...]:
-        """The node, and up to `count` in all, at equal distances in the order of their names."""
+        """The node and others, `count` in all, evenly spaced in the order of their names."""
         names = self._nodes.cards.names
         at = bisect_left(found, node, key=lambda ix: names[ix])
         count = min(count, len(found))
@@ -59,14 +59,14 @@ class Narrowing:
 
 
 def _required_level(workload: WorkloadView | None, pod: PodView) -> str:
-    """The widest level of a topology in one domain of which the pod must be with others."""
+    """The widest topology level that requires the pod to be in one domain with others."""
     path = _path_to(workload.tree, pod.group) if workload and workload.tree else []
     levels = (group.topology.required or "" for group in path if group.topology)
     return next((level for level in levels if level), "")
 
 
 def _path_to(group: GroupView, leaf: str) -> list[GroupView]:
-    """The groups from `group` down to the leaf of this name; `group` alone where there is none."""
+    """The groups from `group` down to this leaf; only `group` if there is no such leaf."""
     for child in group.children:
         below = _path_to(child, leaf)
         if below[-1].name == leaf:

@@ -1,9 +1,9 @@
-"""The patches that let a reserved pod go to kube-scheduler, or take a row back from it.
+"""Patches that release a reserved pod to kube-scheduler, or take its row back.
 
-Each carries the resourceVersion it was decided on, so a stale writer gets a conflict instead of
-undoing a newer decision: this, with the compare-and-swap on rows, is what makes two live leaders
-harmless (reliability notes, rule 2). All are strategic merge patches, so that a release removes
-our gate whatever other gates the pod has.
+Each carries the resourceVersion on which it was decided, so a stale writer gets a conflict instead
+of undoing a newer decision. Together with the compare-and-swap on rows, this makes two live leaders
+harmless (reliability notes, rule 2). All are strategic merge patches, so a release removes only our
+gate, whatever other gates the pod has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ _NO_GATE: Final[Patch] = {"$patch": "delete", "name": GATE}
 
 
 def release_patch(pod: PodView, epoch: int, node: str, nodes: Sequence[str]) -> Patch:
-    """Names the plan, and the first time removes our gate and no other.
+    """Sets the plan and, the first time, removes our gate.
 
-    The first time is also the only one at which the pod's node affinity can be narrowed: to
-    `nodes`, the planned node among them, which saves kube-scheduler its search of the cluster;
-    empty: it stays as it is. Of those nodes the extender keeps the planned one alone.
+    Only the first release can restrict the pod's node affinity, to `nodes` (which include the
+    planned one), and save kube-scheduler a search of the cluster. If `nodes` is empty, the affinity
+    stays. Of these nodes the extender accepts only the planned one.
     """
     patch: Patch = {
         "metadata": {
@@ -50,11 +50,11 @@ def revoke_patch(
     keeps_plan: bool = False,
     refusals: Refusals | None = None,
 ) -> Patch:
-    """The patch that must land before the row of an unbound pod may be freed.
+    """The patch that must succeed before the row of an unbound pod may be freed.
 
-    It moves the pod's resourceVersion on, so any release or Binding under way fails, and names
-    the row, so that none begun later uses it. `keeps_plan`: the pod's plan is about another row.
-    `refusals`: where kube-scheduler did not bind the pod, for the plans to come.
+    It changes the pod's resourceVersion, so any release or Binding in flight fails, and names the
+    row, so that no later one uses it. `keeps_plan`: the pod's plan names another row. `refusals`
+    records for later plans where kube-scheduler did not bind the pod.
     """
     annotations: Patch = {ANNOTATION_REVOKED: row.revocation_on(node)}
     if not keeps_plan:
@@ -65,7 +65,7 @@ def revoke_patch(
 
 
 def forget_plan_patch(pod: PodView) -> Patch:
-    """Takes the plan off an unbound pod without a row: it waits for another."""
+    """Removes the plan from an unbound pod without a row, so that it is planned again."""
     return {
         "metadata": {
             "resourceVersion": pod.resource_version,
@@ -77,7 +77,7 @@ def forget_plan_patch(pod: PodView) -> Patch:
 def ungate_patch(pod: PodView, labels: Mapping[str, str]) -> Patch:
     """Removes our gate without a plan: kube-scheduler finds no node for the pod until it has one.
 
-    `labels` are of the nodes that an autoscaler is to add for it.
+    `labels` are those of the nodes that an autoscaler should add for it.
     """
     patch = forget_plan_patch(pod)
     patch["spec"] = {"schedulingGates": [_NO_GATE], "nodeSelector": dict(labels)}
@@ -85,10 +85,10 @@ def ungate_patch(pod: PodView, labels: Mapping[str, str]) -> Patch:
 
 
 def _narrowed_terms(pod: PodView, nodes: Sequence[str]) -> list[Patch]:
-    """The pod's required terms (they are alternatives), each once for every node.
+    """The pod's required terms (which are alternatives), once for every node.
 
-    A requirement on `metadata.name` may have one value only; `extender.state.pods.narrowing` reads
-    these.
+    A requirement on `metadata.name` may have only one value. `extender.state.pods.narrowing` reads
+    these terms back.
     """
     affinity = pod.constraints.affinity
     own = affinity.node_selector_terms if affinity else [NodeSelectorTerm()]

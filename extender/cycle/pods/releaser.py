@@ -1,7 +1,7 @@
-"""Releases, which run beside the cycle: a plan queues them, and the next cycle does not wait.
+"""Runs releases beside the cycle: a plan queues them, and the next cycle does not wait.
 
-The rows that the plan wrote before keep the places. Projects take turns, a workload each, so that a
-project with many pods to release holds up no other one's.
+The rows that the plan wrote reserve the cards. Projects take turns by workload, so a project with
+many pods to release does not delay others.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from extender.cycle.pods.writer import PodWriter, Release
 from extender.kube.errors import NotLeading
 from extender.state.cluster import ClusterState
 
-#: Releases under way at once: enough to keep the API server busy, too few to starve others.
+#: Releases in flight: enough to keep the API server busy, too few to starve other clients.
 AT_ONCE: Final = 32
 
 log = structlog.get_logger(__name__)
 
 
 class Releaser:
-    """Lets reserved pods go to kube-scheduler, as long as this process leads."""
+    """Releases reserved pods to kube-scheduler while this process leads."""
 
     def __init__(self, state: ClusterState, writer: PodWriter) -> None:
         self._state = state
         self._writer = writer
-        #: By project, its workloads' releases in the order of the plans.
+        #: By project, the releases of its workloads in the order of the plans.
         self._waiting: dict[str, deque[list[Release]]] = {}
-        #: What is left of the workload whose turn it is, the last first.
+        #: Remaining releases of the workload whose turn it is, in reverse order.
         self._turn: list[Release] = []
         self._in_release: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -38,11 +38,11 @@ class Releaser:
 
     @property
     def in_release(self) -> Set[str]:
-        """UIDs of the pods with a release that is queued or under way: a view, not a copy."""
+        """UIDs of pods with a release queued or in flight: a live view, not a copy."""
         return self._in_release
 
     def start(self, project: str, releases: Iterable[Release]) -> None:
-        """Queue a workload's releases; those that are queued or under way already are left out."""
+        """Queue a workload's releases, except those already queued or in flight."""
         new = [each for each in releases if each.pod.uid not in self._in_release]
         if not new:
             return
@@ -53,14 +53,14 @@ class Releaser:
             self._tasks.add(asyncio.create_task(self._work()))
 
     async def close(self) -> None:
-        """Give up what has not been sent: this process leads no more."""
+        """Give up releases not yet sent: this process no longer leads."""
         self._forget()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _work(self) -> None:
-        """Release one pod after the other until none is left."""
+        """Release pods one by one until none is queued."""
         while (release := self._next()) is not None:
             try:
                 await self._release(release)
@@ -71,11 +71,11 @@ class Releaser:
                 log.exception("release broke", pod=release.pod.key)
             finally:
                 self._in_release.discard(release.pod.uid)
-        # At once, so that `start` counts those alone that still take what is queued.
+        # Removed at once, so that `start` counts only tasks that still take queued releases.
         self._tasks = {task for task in self._tasks if task is not asyncio.current_task()}
 
     async def _release(self, release: Release) -> None:
-        """Release the pod as the model has it now, if it still has the row of the plan."""
+        """Release the pod as the model has it now, if it still has the plan's row."""
         pod = self._state.pod(release.pod.uid)
         planned = ("reserved", release.node, release.epoch)
         if pod is None or pod.is_released or (pod.state, pod.node, pod.epoch) != planned:
@@ -87,7 +87,7 @@ class Releaser:
         if not self._turn and self._waiting:
             project, workloads = next(iter(self._waiting.items()))
             self._turn = workloads.popleft()
-            # The others come before it takes another turn.
+            # The project goes to the end of the queue.
             del self._waiting[project]
             if workloads:
                 self._waiting[project] = workloads

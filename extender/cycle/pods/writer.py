@@ -1,7 +1,7 @@
-"""Writes to single pods: release, revoke, evict. Each ends in a word, not in an exception.
+"""Writes to single pods: release, revoke, evict. Each returns an outcome instead of raising.
 
-The answer of a patch is folded into the model at once, so that the next cycle does not wait for
-the watch to bring our own writes back.
+The answer of a patch is applied to the model at once, so the next cycle does not wait for the watch
+to deliver our own writes.
 """
 
 import asyncio
@@ -43,20 +43,20 @@ from extender.state.model import PodView
 from extender.state.pods.facts import PodFacts
 from extender.state.refusals import Refusals
 
-#: Revocations under way at once.
+#: Revocations in flight.
 WRITES_AT_ONCE: Final = 32
 
 #: The longest pause between two reads of a pod after an eviction without an answer.
 _LOOK_AGAIN_S: Final = 2.0
 
-#: `unknown`: no answer came, so the eviction may have taken place.
+#: `unknown`: no answer came, so the eviction may have happened.
 Outcome = Literal["done", "stale", "gone", "refused", "failed", "unknown"]
 
 log = structlog.get_logger(__name__)
 
 
 class Release(Struct, frozen=True):
-    """An unbound pod with a row that says where it may run."""
+    """An unbound pod, and the node and epoch of its reserved row."""
 
     pod: PodView
     node: str
@@ -64,17 +64,17 @@ class Release(Struct, frozen=True):
 
 
 class PodWriter:
-    """The controller's hand on pods."""
+    """Writes to pods for the controller."""
 
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
         self._state = state
         self._limit = asyncio.Semaphore(WRITES_AT_ONCE)
-        #: Why the API server refused the release of a pod, by UID, until it is taken care of.
+        #: By UID, why the API server refused the release of a pod, until recovery handles it.
         self.denied: dict[str, str] = {}
 
     async def release(self, release: Release, narrowing: Narrowing) -> Outcome:
-        """Let a reserved pod go; one that changed meanwhile stays for the next cycle's recovery."""
+        """Release a reserved pod; if it changed meanwhile, the next cycle's recovery handles it."""
         pod = release.pod
         nodes = narrowing.nodes_for(pod, release.node) if pod.is_gated else ()
         patch = release_patch(pod, release.epoch, release.node, nodes)
@@ -91,7 +91,7 @@ class PodWriter:
         keeps_plan: bool = False,
         refusals: Refusals | None = None,
     ) -> bool:
-        """Whether the unbound pod was touched, so that its row on `node` may be freed."""
+        """Whether the unbound pod was patched, so that its row on `node` may be freed."""
         patch = revoke_patch(pod, node, row, keeps_plan=keeps_plan, refusals=refusals)
         async with self._limit:
             outcome = await self._patch(pod, patch)
@@ -118,20 +118,20 @@ class PodWriter:
         return now.metadata.uid == pod.uid and names.GATE in now.gates
 
     async def forget_plan(self, pod: PodView) -> None:
-        """Take the plan off a released pod without a row, so that it is planned again."""
+        """Remove the plan of a released pod without a row, so that it is planned again."""
         async with self._limit:
             await self._patch(pod, forget_plan_patch(pod))
 
     async def ungate(self, pod: PodView, labels: Mapping[str, str]) -> bool:
-        """Whether the gate of a pod without a place is gone, and it asks for nodes with these
-        labels."""
+        """Remove the gate of a pod without a row and add node labels to its selector; returns
+        whether that succeeded."""
         async with self._limit:
             return await self._patch(pod, ungate_patch(pod, labels)) == "done"
 
     async def evict(
         self, pod: PodView, *, grace_s: int | None = None, is_dry_run: bool = False
     ) -> Outcome:
-        """Ask for the pod's eviction; `refused` when a disruption budget does not allow it."""
+        """Evict the pod; `refused` if a disruption budget does not allow it."""
         return await self.evict_by_name(
             pod.namespace, pod.name, pod.uid, grace_s=grace_s, is_dry_run=is_dry_run
         )
@@ -145,7 +145,7 @@ class PodWriter:
         grace_s: int | None = None,
         is_dry_run: bool = False,
     ) -> Outcome:
-        """The same for a pod that has no view."""
+        """Like `evict`, for a pod without a view."""
         try:
             answer = await self._client.evict(
                 namespace, name, uid=uid, grace_s=grace_s, is_dry_run=is_dry_run
@@ -162,7 +162,7 @@ class PodWriter:
     async def delete(
         self, pod: PodView | PodFacts, reason: Reason, why: str, *, grace_s: int | None = None
     ) -> Outcome:
-        """Delete the pod whatever budgets say; its owner sees a disruption, and no failure.
+        """Delete the pod despite disruption budgets; its owner sees a disruption, not a failure.
 
         As in an eviction, the pod first gets the condition DisruptionTarget, here with the message
         `why`.
@@ -176,7 +176,7 @@ class PodWriter:
         }
         meta = {"uid": pod.uid}
         if not pod.node:
-            # One that was released meanwhile stays, and no release that is under way lands.
+            # Keeps a pod that was released meanwhile, and fails any release in flight.
             meta["resourceVersion"] = pod.resource_version
         patch = {"metadata": meta, "status": {"conditions": [condition]}}
         try:
@@ -193,7 +193,7 @@ class PodWriter:
 
     async def settle(self, pod: PodView) -> Outcome:
         """Read the pod after an `unknown` eviction, until the API server answers: `done` if the pod
-        is leaving, `gone`, or `failed` if it stays."""
+        is terminating, `gone`, or `failed` if it stays."""
         backoff = Backoff(cap_s=_LOOK_AGAIN_S)
         while True:
             try:
@@ -214,7 +214,7 @@ class PodWriter:
         return "gone"
 
     async def is_absent(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether a live read finds no pod of this UID that holds anything; no where it fails."""
+        """Whether a live read finds no running pod of this UID; False if the read fails."""
         try:
             pod = await self._client.get(PODS, name, namespace)
         except NotFound:
@@ -237,7 +237,7 @@ class PodWriter:
         except Conflict:
             return "stale"
         except NotFound:
-            # The watch may never tell: it knows only what it has told before.
+            # The watch may never report it: it reports only pods that it has delivered before.
             self._state.apply(Removed(Pod, pod.uid, pod.namespace, pod.name))
             return "gone"
         except RequestRefused as error:
@@ -252,5 +252,5 @@ class PodWriter:
 
 
 def _without_answer(error: KubeError) -> Outcome:
-    """The outcome of an eviction that raised the error."""
+    """The outcome of a write that raised the error."""
     return "unknown" if isinstance(error, Unavailable) else "failed"

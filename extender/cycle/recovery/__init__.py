@@ -1,1 +1,1 @@
-"""What is repaired before anything new is decided, and what is held back without kube-scheduler."""
+"""Repairs before each decision, and what is held back while kube-scheduler is down."""

@@ -1,6 +1,6 @@
-"""What of a plan is carried out while kube-scheduler is away: nothing but one trial.
+"""The part of a plan that is carried out while kube-scheduler is down: a probe at most.
 
-A release would wait without an answer, and whatever is evicted for it would be lost for nothing.
+A released pod would not be bound, and pods evicted for it would be lost for nothing.
 """
 
 from dataclasses import replace
@@ -10,9 +10,9 @@ from extender.policy.plan import Admission, Plan
 
 
 def hold_back(plan: Plan, n_probes: int) -> Plan:
-    """The plan with at most `n_probes` workloads to release, and no evictions for others.
+    """The plan with at most `n_probes` released workloads, and no evictions for other workloads.
 
-    The rest waits, for the reason SCHEDULER_AWAY. Of evictions only those of stale gangs are left.
+    All others wait for the reason SCHEDULER_AWAY. Only evictions of stale gangs remain.
     """
     probes = [each for each in plan.admissions if each.state == "reserved"][:n_probes]
     keys = {each.workload.key for each in probes}

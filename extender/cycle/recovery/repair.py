@@ -1,7 +1,7 @@
-"""What is mended before anything new is decided: rows without pods, plans left half way.
+"""Repairs before each decision: rows without pods, and plans that were carried out in part.
 
-Every rule for freeing a row is in docs/ledger.md; this module is their only executor. All of it is
-idempotent, so a crash between any two of its writes is mended by the next leader.
+docs/ledger.md has every rule for freeing a row; only this module executes them. All repairs are
+idempotent, so the next leader completes what a crash between any two writes left.
 """
 
 import asyncio
@@ -27,25 +27,25 @@ from extender.state.model import PodView
 from extender.state.refusals import deny
 from extender.state.upkeep.upkeep import StrayRow
 
-#: A row may be newer than our sight of its pod: wait this long before a live read.
+#: A row may be newer than our view of its pod: wait this long before a live read.
 ABSENT_AFTER_S: Final = 2.0
 #: Live reads per pass.
 _READS_AT_ONCE: Final = 32
-#: A row becomes `bound` with another write of its node, or after this with one of its own.
+#: A row is marked `bound` with another write of its node, or after this long with its own.
 MARK_AFTER_S: Final = 300.0
-#: Nodes that are written per pass for such rows alone.
+#: Nodes written per pass only to mark such rows.
 _MARKS_AT_ONCE: Final = 32
-#: Seconds between two looks at released pods that are not bound.
+#: Seconds between two checks of released pods that are not bound.
 _LOOK_PERIOD_S: Final = 2.0
 
 log = structlog.get_logger(__name__)
 
 
 class Repairs(Struct):
-    """What the ledger has to write, rows by node, and which pods may go, by project.
+    """Row changes for the ledger, by node, and pods to release, by project.
 
-    `bound` are UIDs by node whose rows become bound if the node is written, `overdue` those of
-    these nodes that are written for it.
+    `bound` are UIDs by node whose rows are marked bound when the node is written; `overdue` are
+    those of these nodes that must be written for it.
     """
 
     frees: dict[str, list[Row]] = field(default_factory=dict)
@@ -55,12 +55,12 @@ class Repairs(Struct):
     releases: list[tuple[str, list[Release]]] = field(default_factory=list)
 
     def free(self, node: str, row: Row) -> None:
-        """Note a row that goes."""
+        """Add a row to free."""
         self.frees.setdefault(node, []).append(row)
 
 
 class Recovery:
-    """Finds what to mend, touches pods where the fence asks for it, and says what to write."""
+    """Finds what to repair, patches pods where a fence is needed, and returns what to write."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Recovery:
         bind_timeout_s: float,
         in_release: Set[str],
     ) -> None:
-        """`in_release`: UIDs of pods with a release queued or under way, kept up to date."""
+        """`in_release`: UIDs of pods with a release queued or in flight, a live view."""
         self._state = state
         self._writer = writer
         self._recorder = recorder
@@ -81,7 +81,7 @@ class Recovery:
         self._looked_at = float("-inf")
 
     def hold_back(self, plan: Plan) -> Plan:
-        """The part of the plan that may be carried out as kube-scheduler works now."""
+        """The part of the plan that may be carried out in kube-scheduler's present state."""
         now = asyncio.get_running_loop().time()
         is_away = self._watch.is_away(now)
         metrics.SCHEDULER_AWAY.set(is_away)
@@ -90,7 +90,7 @@ class Recovery:
         return hold_back(plan, int(self._watch.may_probe(now)))
 
     async def plan(self) -> Repairs:
-        """One pass over everything that is not as it should be; costs what there is to mend."""
+        """One pass over everything that needs repair; costs what there is to repair."""
         repairs = Repairs()
         now = asyncio.get_running_loop().time()
         await self._free_strays(repairs, now)
@@ -98,13 +98,13 @@ class Recovery:
         self._restore_lost(repairs)
         denied = await self._give_up_denied(repairs)
         await self._finish_or_take_back(repairs, denied)
-        await self._mend_unplanned(now)
+        await self._forget_lost_plans(now)
         if now - self._looked_at >= _LOOK_PERIOD_S:
             self._looked_at = now
-            await self._end_overdue(repairs, now)
+            await self._take_back_overdue(repairs, now)
         return repairs
 
-    # -- rows without a use ------------------------------------------------------------------
+    # -- rows that are no longer needed ------------------------------------------------------
 
     async def _free_strays(self, repairs: Repairs, now: float) -> None:
         strays = self._state.rows_to_free()
@@ -122,7 +122,7 @@ class Recovery:
     async def _free_if_certain(self, stray: StrayRow, repairs: Repairs, now: float) -> None:
         row = stray.row
         if stray.cause == "superseded":
-            # The plan that the pod may carry names its newer row, and stays.
+            # The pod's plan, if any, names its newer row, and stays.
             pod = self._state.pod(row.uid)
             is_certain = pod is not None and await self._writer.revoke(
                 pod, stray.node, row, keeps_plan=True
@@ -132,7 +132,7 @@ class Recovery:
         if is_certain:
             repairs.free(stray.node, row)
         else:
-            # Others have their turn before it is looked at again.
+            # Other rows are read before this one is tried again.
             self._first_seen["row", f"{stray.node}/{row.uid}"] = now
 
     def _mark_bound(self, repairs: Repairs, now: float) -> None:
@@ -144,8 +144,8 @@ class Recovery:
         self._forget("bound", uids)
 
     def _restore_lost(self, repairs: Repairs) -> None:
-        """Restore deleted rows of bound pods, as their Bindings say; they are new rows. Where the
-        node has no GpuNode, they come back once it has one."""
+        """Restore deleted rows of bound pods from their Bindings, as new rows. If the node has no
+        GpuNode, they are restored once it has one."""
         lost_rows = [row for row in self._state.lost_rows() if self._state.gpu_node(row.pod.node)]
         if not lost_rows:
             return
@@ -161,12 +161,12 @@ class Recovery:
                 row = row_of(workload, placement, state="bound", reserved_at=int(time.time()))
                 repairs.restores.setdefault(lost.pod.node, []).append(row)
 
-    # -- plans left half way -----------------------------------------------------------------
+    # -- plans carried out in part -----------------------------------------------------------
 
     async def _give_up_denied(self, repairs: Repairs) -> set[str]:
-        """Free the places of pods that the API server does not let us release; returns their UIDs.
+        """Free the rows of pods whose release the API server refuses; returns their UIDs.
 
-        Reports each refused patch; a pod that is released already keeps its place.
+        Reports each refused patch; a pod that is already released keeps its row.
         """
         denied, self._writer.denied = self._writer.denied, {}
         now_s = int(time.time())
@@ -190,7 +190,7 @@ class Recovery:
                 releases = [
                     Release(pod, pod.node, pod.epoch)
                     for pod in unfinished.held
-                    # First what leaves most out: during a burst, thousands wait in every cycle.
+                    # The most selective test first: in a burst, thousands wait in every cycle.
                     if pod.uid not in self._in_release
                     and not pod.is_terminating
                     and pod.uid not in denied
@@ -206,24 +206,24 @@ class Recovery:
             if row.state == "nominated" or await self._writer.revoke(pod, pod.node, row):
                 repairs.free(pod.node, row)
 
-    async def _mend_unplanned(self, now: float) -> None:
-        """Released pods without a row wait for another plan."""
+    async def _forget_lost_plans(self, now: float) -> None:
+        """Remove the plan of released pods without a row, so that they are planned again."""
         pods = self._state.released_without_row()
         due = [pod for pod in pods if self._is_old("plan", pod.uid, now)]
         self._forget("plan", {pod.uid for pod in pods})
         async with asyncio.TaskGroup() as tasks:
             for pod in due:
-                # Where the patch fails, it is tried again after a while.
+                # If the patch fails, it is tried again after a while.
                 self._first_seen["plan", pod.uid] = now
                 tasks.create_task(self._writer.forget_plan(pod))
 
     # -- released pods that are not bound ----------------------------------------------------
 
-    async def _end_overdue(self, repairs: Repairs, now: float) -> None:
-        """Take back the places that kube-scheduler did not accept, or whose Node was deleted; the
-        pods are planned again. A deleted Node is no refusal of its pods, and needs no time-out.
+    async def _take_back_overdue(self, repairs: Repairs, now: float) -> None:
+        """Take back rows that kube-scheduler did not bind in time, or whose Node was deleted; their
+        pods are planned again. A deleted Node is no refusal, and needs no time-out.
 
-        The members of a gang lose theirs together: another node for one may be none for all.
+        All members of a gang lose their rows together: if one needs another node, all may.
         """
         waiting = {
             workload.key: released
@@ -241,14 +241,14 @@ class Recovery:
                 self._tell_refused(overdue)
                 refused = {pod.uid for pod in overdue}
                 for pod in released if lost and self._is_gang(lost[0]) else lost:
-                    taking = self._take_place(pod, repairs, is_refused=pod.uid in refused)
+                    taking = self._take_back_row(pod, repairs, is_refused=pod.uid in refused)
                     tasks.create_task(taking)
 
     def _is_gang(self, pod: PodView) -> bool:
         workload = self._state.workload_of(pod)
         return workload is not None and workload.is_group and workload.min_member > 1
 
-    async def _take_place(self, pod: PodView, repairs: Repairs, *, is_refused: bool) -> None:
+    async def _take_back_row(self, pod: PodView, repairs: Repairs, *, is_refused: bool) -> None:
         row = self._state.row_of(pod)
         if row is None:
             return
@@ -270,10 +270,10 @@ class Recovery:
         reference = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
         self._recorder.record(reference, reason, note, "Warning")
 
-    # -- small things ------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------
 
     def _is_old(self, kind: str, key: str, now: float, after_s: float = ABSENT_AFTER_S) -> bool:
-        """Whether this was first seen so long ago; notes it when it is seen first."""
+        """Whether this was first seen at least `after_s` ago; the first call records the time."""
         return now - self._first_seen.setdefault((kind, key), now) >= after_s
 
     def _forget(self, kind: str, still: set[str]) -> None:
