@@ -136,18 +136,18 @@ class ClusterState:
         """Set each queue's average allocation over the last day, for `Snapshot.held_lately`."""
         self._held_lately = averages
 
-    def expect_leaving(self, uids: Iterable[str]) -> None:
+    def assume_terminating(self, uids: Iterable[str]) -> None:
         """Treat these live pods as terminating, because they are about to be evicted.
 
-        Until the watch reports the deletion, or `forget_leaving` is called.
+        Until the watch reports the deletion, or `forget_terminating` is called.
         """
-        self._pods.expect_leaving(uids)
+        self._pods.assume_terminating(uids)
 
-    def forget_leaving(self, uid: str) -> None:
+    def forget_terminating(self, uid: str) -> None:
         """The pod is not evicted after all: restore its state as the API server last sent it."""
-        self._pods.forget_leaving(uid)
+        self._pods.forget_terminating(uid)
 
-    def is_expected_to_leave(self, uid: str) -> bool:
+    def is_assumed_terminating(self, uid: str) -> bool:
         """Whether the pod is about to be evicted and the watch has not reported it yet."""
         return uid in self._pods.assumed
 

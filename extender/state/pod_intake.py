@@ -58,15 +58,15 @@ class PodIntake:
         """UIDs of the live pods that use the claim."""
         return self._users_of.get((namespace, claim), ())
 
-    def expect_leaving(self, uids: Iterable[str]) -> None:
-        """Treat these live pods as terminating until the watch says so, or `forget_leaving`."""
+    def assume_terminating(self, uids: Iterable[str]) -> None:
+        """Treat these live pods as terminating until the watch says so, or `forget_terminating`."""
         for uid in uids:
             facts = self._workloads.facts.get(uid)
             if facts is not None and not facts.is_terminating:
                 self.assumed.add(uid)
                 self._take(structs.replace(facts, is_terminating=True))
 
-    def forget_leaving(self, uid: str) -> None:
+    def forget_terminating(self, uid: str) -> None:
         """Restore the pod as the API server last sent it."""
         facts = self._workloads.facts.get(uid)
         if uid in self.assumed and facts is not None:

@@ -69,7 +69,7 @@ class HandOver:
         pairs: dict[str, tuple[WorkloadView, list[_Pair]]] = {}
         taken: set[str] = set()
         for place in places:
-            if self._state.is_expected_to_leave(place.row.uid):
+            if self._state.is_assumed_terminating(place.row.uid):
                 continue
             successors = self._state.successors(place.row)
             successor = next((pod for pod in successors if pod.uid not in taken), None)

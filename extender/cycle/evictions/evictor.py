@@ -103,7 +103,7 @@ class Evictor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for uid in self._queued:
-            self._state.forget_leaving(uid)
+            self._state.forget_terminating(uid)
         self._queued.clear()
 
     def start(self, plan: Plan, snapshot: Snapshot, without_rows: set[str]) -> None:
@@ -133,7 +133,7 @@ class Evictor:
             if turn.is_forced:
                 turn.group.forced.add(turn.eviction.pod.uid)
         _defer_last_workloads(turns, snapshot)
-        self._state.expect_leaving(group_by_uid)
+        self._state.assume_terminating(group_by_uid)
         self._queued.update(group_by_uid)
         for turn in turns:
             self._run(self._take(turn))
@@ -174,7 +174,7 @@ class Evictor:
         finally:
             self._queued.discard(uid)
             if not is_leaving:
-                self._state.forget_leaving(uid)
+                self._state.forget_terminating(uid)
             turn.is_over.set()
             group.n_open -= 1
             if not group.n_open:

@@ -77,7 +77,7 @@ def test_a_pod_that_waits_does_not_take_the_place_before_the_moved_pod_is_told_t
     )
     for obj in (project("team-a").build(), stays, member("b").build(), *ledgers):
         state.apply(Upserted(obj))
-    state.expect_leaving(["uid-a"])
+    state.assume_terminating(["uid-a"])
     assert HandOver(state).changes(NOW) == []
     state.apply(Upserted(leaving("a")))
     assert heirs(HandOver(state).changes(NOW)) == [("a", "b", [0])]

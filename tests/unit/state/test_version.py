@@ -98,7 +98,7 @@ def test_what_a_decision_reads_changes_the_version(change: Event) -> None:
 def test_a_pod_that_is_about_to_be_evicted_changes_the_version() -> None:
     state = state_of(*scene())
     before = state.version()
-    state.expect_leaving(["uid-held"])
+    state.assume_terminating(["uid-held"])
     leaving = state.version()
-    state.forget_leaving("uid-held")
+    state.forget_terminating("uid-held")
     assert before != leaving != state.version()
