@@ -10,7 +10,7 @@ from extender.cycle.replica_metrics import ReplicaMetrics
 
 CYCLES = Counter(
     "ballast_control_cycles",
-    "Cycles that ended, by result; `unchanged`: mended and reported, with nothing to decide anew.",
+    "Cycles that ended, by result; `unchanged`: repaired and reported, without a new decision.",
     ["result"],
 )
 CYCLE_SECONDS = Histogram(
@@ -21,7 +21,7 @@ CYCLE_SECONDS = Histogram(
 )
 STAGE_SECONDS = Histogram(
     "ballast_control_stage_duration_seconds",
-    "Time of one stage of deciding; `prepare` is what comes before the first.",
+    "Time of one stage of deciding; `prepare` is the work before the first stage.",
     ["stage"],
     buckets=[0.001 * 2**n for n in range(15)],
 )

@@ -68,7 +68,7 @@ def _add_observation(
     async def healthz(_request: web.Request) -> web.Response:
         if is_alive():
             return web.Response(text="ok\n")
-        return web.Response(status=503, text="a decision does not come to an end\n")
+        return web.Response(status=503, text="a decision hangs\n")
 
     async def readyz(_request: web.Request) -> web.Response:
         if verbs.is_ready:

@@ -198,7 +198,7 @@ class Binder:
                 resource_version=facts.resource_version,
             )
         except (Conflict, NotFound, Unavailable) as error:
-            _log.debug("a binding did not land", uid=facts.uid, error=error.message)
+            _log.debug("a Binding failed", uid=facts.uid, error=error.message)
             return False
         return True
 

@@ -19,8 +19,8 @@ async def check_no_credentials(connection: Connection) -> None:
     """Raise Misconfigured if the connections carry credentials themselves."""
     if await connection.headers() or connection.has_certificate:
         raise Misconfigured(
-            "the kubeconfig has credentials, and every question is to be asked under the user's"
-            " own: let its user be empty, `user: {}`"
+            "the kubeconfig has credentials, but every request must use the user's own: leave its"
+            " user empty, `user: {}`"
         )
 
 

@@ -72,7 +72,7 @@ class Delivered(Generic[T]):
         except Exception:
             _UNTOLD.labels(self._resource.plural).inc()
             _log.exception(
-                "passed over an event", resource=self._resource.plural, about=_name_of(event)
+                "skipped an event", resource=self._resource.plural, about=_name_of(event)
             )
 
     def _remove_namesake(self, identity: Identity | ObjectMeta) -> str:

@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
             except Exception:
                 # A bug, or an unforeseen answer: the next list may succeed.
                 _FAILURES.labels(self._resource.plural, "Unforeseen").inc()
-                _log.exception("lost sight of a resource", resource=self._resource.plural)
+                _log.exception("list or watch failed", resource=self._resource.plural)
             await asyncio.sleep(self._backoff.next_s())
 
     # -- listing ---------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ class Reflector(Generic[T]):
     def _note(self, error: KubeError) -> None:
         _FAILURES.labels(self._resource.plural, error.reason).inc()
         _log.warning(
-            "lost sight of a resource",
+            "list or watch failed",
             resource=self._resource.plural,
             reason=error.reason,
             error=error.message,

@@ -95,7 +95,7 @@ def without_effect(figures: PoolFigures) -> list[str]:
 def _kept(figure: int) -> str:
     """Which figure is in force in place of a malformed one."""
     if figure in (0, UNLIMITED):
-        return f"{'none' if figure else '0'} is in force until it is mended"
+        return f"{'none' if figure else '0'} is in force until it is corrected"
     return "the last good one is in force"
 
 

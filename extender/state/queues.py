@@ -318,7 +318,7 @@ class Queues:
             for namespace in project.spec.namespaces:
                 if (owner := self._owner_of(namespace)) != name:
                     text = f"namespace {namespace} belongs to the older GpuProject {owner}"
-                    text += ": take it off one of the two lists"
+                    text += ": remove it from one of the two lists"
                     yield Problem("GpuProject", name, "NamespaceTaken", text)
             department = project.spec.department
             if department not in self.departments:
@@ -326,7 +326,7 @@ class Queues:
                 yield Problem("GpuProject", name, "UnknownReference", text)
             for pool in project.spec.default_node_pools:
                 if pool not in self.pool_views:
-                    text = f"default node pool {pool} does not exist: it is passed over"
+                    text = f"default node pool {pool} does not exist: it is ignored"
                     yield Problem("GpuProject", name, "UnknownReference", text)
 
     def _read_pools(

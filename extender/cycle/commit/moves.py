@@ -100,7 +100,7 @@ def _mark(place: KeptPlace, now_s: int) -> RowChange:
 
 
 def _give_up(place: KeptPlace) -> RowChange:
-    log.info("kept place given up", pod=_name(place), node=place.node)
+    log.info("reservation given up", pod=_name(place), node=place.node)
     return RowChange(f"give up {_name(place)}", frees={place.node: [place.row]})
 
 
@@ -121,7 +121,7 @@ def _change_of(workload: WorkloadView, pairs: Iterable[_Pair], now_s: int) -> Ro
     for place, pod in pairs:
         rows.setdefault(place.node, []).append(successor_row(workload, pod, place.row, now_s))
         frees.setdefault(place.node, []).append(place.row)
-        log.info("kept place handed over", pod=_name(place), to=pod.key, node=place.node)
+        log.info("reservation handed over", pod=_name(place), to=pod.key, node=place.node)
     return RowChange(f"hand over to {workload.key}", rows=rows, frees=frees)
 
 

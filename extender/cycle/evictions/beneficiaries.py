@@ -115,12 +115,12 @@ class Beneficiaries:
             if pod.is_terminating:
                 return "its beneficiary is terminating"
             if pod.node != node or pod.state in ("gated", "foreign"):
-                return "its beneficiary has lost the place that was nominated"
+                return "its beneficiary has lost its nomination"
             states.add(pod.state)
         if not group.nominations:
             states = set(self._states_of(pod.uid for pod in group.beneficiary.pods))
-            return "" if states & {"gated", "nominated"} else "its beneficiary waits no more"
-        return "" if "nominated" in states else "its beneficiary waits no more"
+            return "" if states & {"gated", "nominated"} else "its beneficiary is no longer pending"
+        return "" if "nominated" in states else "its beneficiary is no longer pending"
 
     def watch(self, group: EvictionGroup, now: float) -> None:
         """Pods were evicted for the group: watch whether its preemptor runs."""

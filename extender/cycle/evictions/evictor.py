@@ -120,7 +120,7 @@ class Evictor:
         group_by_uid: dict[str, EvictionGroup] = {}
         for (_, leaving_with), listed in groups.items():
             if leaving_with in without_rows or not self._are_as_planned(listed):
-                log.info("evictions put off", workload=leaving_with, victims=len(listed))
+                log.info("evictions skipped", workload=leaving_with, victims=len(listed))
                 continue
             group = eviction_group(plan, snapshot, listed)
             group_by_uid.update((eviction.pod.uid, group) for eviction in listed)
@@ -167,7 +167,7 @@ class Evictor:
         try:
             is_leaving = await self._evict_in_turn(turn)
         except NotLeading:
-            group.drop("this process leads no more")
+            group.drop("this process no longer leads")
         except Exception:
             metrics.EVICTION_FAILURES.inc()
             log.exception("eviction broke", pod=turn.eviction.pod.key)

@@ -240,7 +240,7 @@ class Reporter:
             version = "v1" if problem.kind == "Node" else PROJECTS.api_version
             reference = ObjectRef(version, problem.kind, problem.name, "", uid)
             self._recorder.record(reference, Reason(problem.fault), str(problem), "Warning")
-            log.warning("object is not as it can have been meant", problem=str(problem))
+            log.warning("invalid object", problem=str(problem))
         self._problems = found
 
     def _uid_of(self, problem: Problem) -> str:

@@ -45,7 +45,7 @@ def test_a_malformed_figure_of_cpu_binds_nobody_until_it_is_mended() -> None:
     queues.set_project(project("p").quota(1, cpu=HostFigures(quota="many")).build())
     assert queues.project_views["p"].pools["default"].cpu == UNBOUND
     (problem,) = (each for each in queues.problems() if each.fault == "InvalidFigures")
-    assert problem.text.endswith("none is in force until it is mended")
+    assert problem.text.endswith("none is in force until it is corrected")
 
 
 def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
@@ -71,8 +71,8 @@ def test_a_malformed_figure_that_never_was_good_gives_nothing() -> None:
     figures = queues.department_views["department/science"].pools["default"]
     assert (figures.gpu.quota, figures.gpu.limit) == (0, 0)
     assert [problem.text.rpartition("; ")[2] for problem in queues.problems()] == [
-        "0 is in force until it is mended",
-        "0 is in force until it is mended",
+        "0 is in force until it is corrected",
+        "0 is in force until it is corrected",
     ]
 
 
