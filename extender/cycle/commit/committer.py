@@ -77,8 +77,8 @@ class Committer:
     async def hand_over(self) -> None:
         """Give reservations of moved pods to the successors that have appeared.
 
-        Looks again after each write, and ends without an await when no successor is left. So in a
-        snapshot taken right after it, no pod is pending that has a reservation.
+        Looks again after each write, and ends without an await when no successor is left. So a
+        snapshot taken right after it has no pending pod with a reservation.
         """
         for _ in range(_HAND_OVERS):
             changes = self._hand_over.changes(int(time.time()))

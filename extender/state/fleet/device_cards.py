@@ -1,4 +1,4 @@
-"""Cards that dynamic resource allocation gives: the cards of each node, and how many pods hold.
+"""Cards of dynamic resource allocation: the cards of each node, and what pods hold of them.
 
 Published devices are one flat list per node: whole cards in order of their names, shared ones in
 the order in which kube-scheduler, which picks the devices, looks at them (`GatherPools`). Where a
