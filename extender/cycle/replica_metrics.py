@@ -1,4 +1,4 @@
-"""Metrics of replicas whose owner states a floor, which bound what autoscalers do."""
+"""Metrics of replicas of owners that state a floor, by which autoscalers are limited."""
 
 from collections import Counter
 from collections.abc import Iterable

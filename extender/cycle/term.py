@@ -46,7 +46,7 @@ EPOCHS_PER_LEADER: Final = 1_000_000_000
 #: The longest pause after a decision, however long that took.
 _LONGEST_REST_S: Final = 1.0
 #: A plan is reported again after this, because pods get a wait reason only after 5 s.
-_TELL_AGAIN_S: Final = 5.0
+_REPORT_AGAIN_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -207,7 +207,7 @@ class Term:
         now = asyncio.get_running_loop().time()
         if is_new:
             self._reported_at = float("-inf")
-        is_due = self._reports.is_behind or now - self._reported_at >= _TELL_AGAIN_S
+        is_due = self._reports.is_behind or now - self._reported_at >= _REPORT_AGAIN_S
         if is_due and self._reports.start(self._provisioning.noted(self._plan)):
             self._reported_at = now
 
