@@ -17,7 +17,7 @@ from extender.api.objects import ObjectMeta, PodTemplateSpec
 from webhooks.owners.origin import Owner, OwnerShape, Role
 
 GROUP: Final = "ray.io/group"
-#: KubeRay labels the cluster with its origin, but not the pods. Only pods of a RayService have this.
+#: Only pods of a RayService have this label; KubeRay labels clusters with their origin, not pods.
 SERVE: Final = "ray.io/serve"
 #: KubeRay's name for the group of the head.
 HEAD_GROUP: Final = "headgroup"
