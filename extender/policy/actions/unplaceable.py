@@ -35,8 +35,8 @@ def set_aside_unplaceable(session: Session) -> None:
 
 
 def _unplaceable(session: Session, pending: Pending) -> Sequence[PodView]:
-    """The waiting pods that do not fit any node of the workload's pools, even an empty one; if
-    there are any, the spare ones too."""
+    """The waiting and spare pods that fit no node of the workload's pools, even an empty one; none
+    if all waiting pods fit."""
     bound = session.capacity_bound
     if all(bound.allows_each(pending.waiting, pool) for pool in pending.pools):
         return ()

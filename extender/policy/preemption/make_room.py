@@ -122,7 +122,7 @@ class NodeClearing:
             return False
         if rivals:
             costs.refresh(context.touched, costs.epoch)
-            # The cost of the node did not include them, so another node may be cheaper.
+            # The node's cost did not include the rivals, so another node may be cheaper.
             self._n_evicted_instead += 1
         chosen = costs.choose(ix)
         if chosen is None:
@@ -142,8 +142,8 @@ class NodeClearing:
         return not displaced or self._relocate(displaced)
 
     def _displace(self, p: int, displaced: list[int]) -> bool:
-        """Evict the pod, or free its place and add it to the pods to move; False if it may be
-        neither evicted nor moved."""
+        """Evict the pod, or take it off its node and add it to `displaced`; False if not
+        allowed."""
         statement, eligibility = self._statement, self.eligibility
         candidates = self._context.candidates
         if not candidates.is_here[p]:
@@ -160,7 +160,7 @@ class NodeClearing:
         return True
 
     def _find_rivals(self, pod: PodView) -> None:
-        """Record the pods that anti-affinity keeps apart from the pod, with the topology keys."""
+        """Find the pods that anti-affinity keeps apart from the pod, with the topology keys."""
         affinity = self._context.session.places.pod_affinity
         is_concerned = bool(affinity) and affinity.concerns((pod,))
         pods = self._context.candidates.pods if is_concerned else ()
@@ -168,7 +168,7 @@ class NodeClearing:
         self._rivals = [(p, keys) for p, keys in found if keys]
 
     def _rivals_of(self, ix: int) -> list[int]:
-        """The rivals that are still running and keep the pod off node `ix`."""
+        """The running rivals that keep the pod off node `ix`."""
         candidates, labels = self._context.candidates, self._context.session.snapshot.nodes.labels
         return [
             p
@@ -187,7 +187,7 @@ class NodeClearing:
             self._protected.append(p)
 
     def _keep_peer(self, pod: PodView, chosen: Sequence[int]) -> None:
-        """Protect one of the victims that the pod needs as an affinity peer."""
+        """Protect the first of the victims that the pod needs as an affinity peer."""
         affinity, pods = self._context.session.places.pod_affinity, self._context.candidates.pods
         self._protected += [p for p in chosen if affinity.is_peer(pod, pods[p])][:1]
 
