@@ -121,10 +121,10 @@ class PodAffinity:
     def keys_apart(self, pod: PodView, other: PodView) -> set[str]:
         """The topology keys in whose domains the two may not run together."""
         return {
-            term.topology_key
+            counted.term.topology_key
             for one, its_peer in ((pod, other), (other, pod))
-            for term in one.constraints.pod_anti_affinity
-            if self._known[one.namespace, term].selects(its_peer)
+            for counted in self._anti_terms(one)
+            if counted.selects(its_peer)
         }
 
     def start(self, pods: Iterable[PodView]) -> None:
