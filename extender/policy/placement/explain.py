@@ -175,7 +175,7 @@ class Shortages:
     ) -> _Cause:
         """Why the pods do not all fit at once, although the pods of each shape do."""
         reason, lack, text_of = Reason.INSUFFICIENT_GPU, "", _gpu_or_host_text
-        if len(kinds) == 1 and self.places.pod_affinity.concerns(pods):
+        if self._fit_without_affinity(pods, pool):
             reason = Reason.POD_AFFINITY_UNMET
             lack = ", since pod affinity or anti-affinity bars some of them from nodes with room"
         elif not self._fit_at_once(pods, pool) and self._fit_at_once(_bare_of(pods), pool):
@@ -186,6 +186,17 @@ class Shortages:
             for kind in kinds
         )
         return _Cause(reason, f"needs {needs}; not all of them fit at once{lack}")
+
+    def _fit_without_affinity(self, pods: Sequence[PodView], pool: str) -> bool:
+        """Whether the pods fit at once only if pod affinity is ignored."""
+        affinity = self.places.pod_affinity
+        if not affinity.concerns(pods) or self._fit_at_once(pods, pool):
+            return False
+        try:
+            self.places.pod_affinity = affinity.without_terms()
+            return self._fit_at_once(pods, pool)
+        finally:
+            self.places.pod_affinity = affinity
 
     def _fit_at_once(self, pods: Sequence[PodView], pool: str) -> bool:
         """Whether all pods fit at once, anywhere in the pool."""

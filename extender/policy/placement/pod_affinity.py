@@ -12,6 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 
 from extender.policy.placement.simulation import Moment
@@ -66,6 +67,12 @@ class PodAffinity:
 
     def __bool__(self) -> bool:
         return bool(self._known)
+
+    def without_terms(self) -> "PodAffinity":
+        """The same as if no pod had a term."""
+        found = copy(self)
+        found._known = {}
+        return found
 
     def concerns(self, pods: Iterable[PodView]) -> bool:
         """Whether any of the pods has a term, or is selected by one."""
