@@ -38,10 +38,11 @@ class Pages:
         at = int(call.query.get("continue", "0"))
         self.asked.append(call.query["limit"])
         token = {"continue": str(at + 1)} if at + 1 < len(self._names) else {}
-        return json.dumps({"metadata": token, "items": [self._names[at]]}).encode()
+        return json.dumps({"metadata": token, "items": [{"name": self._names[at]}]}).encode()
 
 
 def test_lists_are_read_to_their_last_page() -> None:
     pages = Pages("a", "b", "c")
-    assert asyncio.run(listed(pages, "/api/v1/pods")) == ["a", "b", "c"]  # type: ignore[arg-type]
+    found = asyncio.run(listed(pages, "/api/v1/pods"))  # type: ignore[arg-type]
+    assert [each["name"] for each in found] == ["a", "b", "c"]
     assert pages.asked == ["500"] * 3

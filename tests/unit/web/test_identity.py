@@ -111,7 +111,7 @@ async def test_a_kubeconfig_with_credentials_is_refused(tmp_path: Path) -> None:
     connection = await Connection.open(
         Source(kubeconfig(tmp_path, "http://127.0.0.1:1", token="t"))
     )
-    with pytest.raises(Misconfigured, match="let its user be empty"):
+    with pytest.raises(Misconfigured, match="leave its user empty"):
         await check_no_credentials(connection)
     await connection.close()
 
