@@ -160,6 +160,8 @@ class _Pool:
             and candidates.can_move(p)
             and not self.protected[p]
             and not pod.stays
+            # It may keep apart from pods without GPUs, which the snapshot lacks.
+            and not pod.constraints.pod_anti_affinity
             and not self.session.places.pod_affinity.concerns((pod,))
         )
 

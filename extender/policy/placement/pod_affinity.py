@@ -20,6 +20,9 @@ from extender.policy.queues.tree import tally_of
 from extender.state.model import PodTerm, PodView
 from extender.state.snapshot import Snapshot
 
+#: The namespace of a term's owner, and the term.
+TermKey = tuple[str, PodTerm]
+
 
 @dataclass(slots=True, eq=False)
 class _CountedTerm:
@@ -41,6 +44,11 @@ class _CountedTerm:
     placed_this_cycle: dict[str, tuple[PodView, int]] = field(default_factory=dict)
     bootstrap: str = ""
 
+    @property
+    def key(self) -> TermKey:
+        """What names the term among all."""
+        return self.namespace, self.term
+
     def selects(self, pod: PodView) -> bool:
         """Whether the term selects this pod."""
         return pod.namespace == self.namespace and set(self.term.labels) <= set(pod.labels)
@@ -56,7 +64,9 @@ class PodAffinity:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._nodes = snapshot.nodes
-        self._known: dict[tuple[str, PodTerm], _CountedTerm] = {}
+        self._known: dict[TermKey, _CountedTerm] = {}
+        # By namespace and the first label that the term requires, None for a term without labels.
+        self._by_label: dict[tuple[str, tuple[str, str] | None], list[_CountedTerm]] = {}
         # By namespace and labels, so that many pods with the same labels cost one pass.
         self._selecting_cache: dict[
             tuple[str, tuple[tuple[str, str], ...]], list[_CountedTerm]
@@ -125,14 +135,13 @@ class PodAffinity:
             self._known[pod.namespace, term].selects(other) for term in pod.constraints.pod_affinity
         )
 
-    def keys_apart(self, pod: PodView, other: PodView) -> set[str]:
-        """The topology keys in whose domains the two may not run together."""
-        return {
-            counted.term.topology_key
-            for one, its_peer in ((pod, other), (other, pod))
-            for counted in self._anti_terms(one)
-            if counted.selects(its_peer)
-        }
+    def anti_terms(self, pod: PodView) -> Iterator[TermKey]:
+        """The anti-affinity terms of the pod that select any pod."""
+        return (counted.key for counted in self._anti_terms(pod))
+
+    def terms_selecting(self, pod: PodView) -> Iterator[TermKey]:
+        """The terms, of all pods, that select the pod."""
+        return (counted.key for counted in self._selecting(pod))
 
     def start(self, pods: Iterable[PodView]) -> None:
         """The pods start in this cycle. A bootstrap pod among them needs no nominated peer."""
@@ -245,26 +254,18 @@ class PodAffinity:
         key = pod.namespace, pod.labels
         found = self._selecting_cache.get(key)
         if found is None:
-            found = [counted for counted in self._known.values() if counted.selects(pod)]
-            self._selecting_cache[key] = found
+            found = self._selecting_cache[key] = [
+                counted
+                for label in (None, *pod.labels)
+                for counted in self._by_label.get((pod.namespace, label), ())
+                if counted.selects(pod)
+            ]
         return found
 
     def _read(self, snapshot: Snapshot) -> None:
         """Costs one pass over the workloads with terms and, if there are any, two over all pods."""
-        needed = set[tuple[str, PodTerm]]()
-        for key in tally_of(snapshot).picky:
-            for pod in snapshot.workloads[key].pods:
-                needed.update((pod.namespace, term) for term in pod.constraints.pod_affinity)
-                for term in (*pod.constraints.pod_affinity, *pod.constraints.pod_anti_affinity):
-                    self._known.setdefault((pod.namespace, term), _CountedTerm(pod.namespace, term))
-        if not self._known:
-            return
-        pods = (pod for workload in snapshot.workloads.values() for pod in workload.pods)
-        needed.update(
-            (counted.namespace, counted.term) for pod in pods for counted in self._selecting(pod)
-        )
-        self._known = {key: self._known[key] for key in self._known if key in needed}
-        for workload in snapshot.workloads.values():
+        self._read_terms(snapshot)
+        for workload in snapshot.workloads.values() if self._known else ():
             for pod in workload.pods:
                 later = 0 if pod.is_terminating else 1
                 for node, is_there_later in ((pod.node, later), (pod.next_node, 1)):
@@ -273,6 +274,22 @@ class PodAffinity:
                         self.change(ix, pod, 1, is_there_later)
         for counted in self._known.values():
             counted.keep_placed(snapshot.placed)
+
+    def _read_terms(self, snapshot: Snapshot) -> None:
+        """Find the affinity terms, and the anti-affinity terms that select any pod."""
+        needed = set[TermKey]()
+        for key in tally_of(snapshot).picky:
+            for pod in snapshot.workloads[key].pods:
+                needed.update((pod.namespace, term) for term in pod.constraints.pod_affinity)
+                for term in (*pod.constraints.pod_affinity, *pod.constraints.pod_anti_affinity):
+                    self._known.setdefault((pod.namespace, term), _CountedTerm(pod.namespace, term))
+        for counted in self._known.values():
+            first = next(iter(counted.term.labels), None)
+            self._by_label.setdefault((counted.namespace, first), []).append(counted)
+        for workload in snapshot.workloads.values() if self._known else ():
+            for pod in workload.pods:
+                needed.update(counted.key for counted in self._selecting(pod))
+        self._known = {key: self._known[key] for key in self._known if key in needed}
 
 
 def _has_more(counts: Counter[str], than: int) -> bool:

@@ -41,7 +41,7 @@ class NodeClearing:
         self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
         self._protected: list[int] = []
-        self._rivals: list[tuple[int, set[str]]] = []
+        self._rivals: dict[int, set[str]] = {}
         self._wanted: frozenset[int] = frozenset()
 
     @property
@@ -79,7 +79,7 @@ class NodeClearing:
         statement, is_one_of_many = self._statement, len(self._request.chunk) > 1
         best: tuple[Cost, int] | None = None
         self._find_wanted(costs)
-        self._find_rivals(pod)
+        self._rivals = self._context.rivals.find(pod)
         for _ in range(_MOST_TRIES):
             at = costs.cheapest()
             if at < 0 or (best is not None and costs.cost(at) >= best[0]):
@@ -159,20 +159,12 @@ class NodeClearing:
         statement.evict(unit)
         return True
 
-    def _find_rivals(self, pod: PodView) -> None:
-        """Find the pods that anti-affinity keeps apart from the pod, with the topology keys."""
-        affinity = self._context.session.places.pod_affinity
-        is_concerned = bool(affinity) and affinity.concerns((pod,))
-        pods = self._context.candidates.pods if is_concerned else ()
-        found = ((p, affinity.keys_apart(pod, other)) for p, other in enumerate(pods))
-        self._rivals = [(p, keys) for p, keys in found if keys]
-
     def _rivals_of(self, ix: int) -> list[int]:
         """The running rivals that keep the pod off node `ix`."""
         candidates, labels = self._context.candidates, self._context.session.snapshot.nodes.labels
         return [
             p
-            for p, keys in self._rivals
+            for p, keys in self._rivals.items()
             if candidates.is_here[p]
             and any(
                 labels[ix].get(key, "")

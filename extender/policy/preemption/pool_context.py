@@ -3,6 +3,7 @@ known to fit nowhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from extender.api.demand import Demand
 from extender.policy.placement.no_fit import Fullness
@@ -11,6 +12,7 @@ from extender.policy.preemption.candidate_table import find_candidates
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.node_costs import NodeCosts
+from extender.policy.preemption.rivals import Rivals
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
@@ -43,6 +45,11 @@ class PoolContext:
         # 1 for each shape of candidates that fits elsewhere; shared by all rules.
         self._moves = bytearray(len(self.candidates.shapes))
         self._epoch = 0
+
+    @cached_property
+    def rivals(self) -> Rivals:
+        """The candidates that anti-affinity keeps apart from pending pods."""
+        return Rivals(self.session.places.pod_affinity, self.candidates.pods)
 
     def begin(self) -> None:
         """Begin a stage: queues and placements may have changed since the last."""
