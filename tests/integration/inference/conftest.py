@@ -7,10 +7,11 @@ import pytest
 
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks, started
+from tests.support import lws
 from tests.support.auditor import Auditor
+from tests.support.controllers import SigsController
 from tests.support.controlplane.handles import Cluster
 from tests.support.keda.running import Keda
-from tests.support.lws.running import LeaderWorkerSets
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def operator(scene: Scene, tmp_path: Path) -> AsyncIterator[Keda]:
 
 
 @pytest.fixture
-async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
+async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[SigsController]:
     """LeaderWorkerSet's controller, for tests that are skipped without it."""
-    async with started(LeaderWorkerSets(scene.plane, tmp_path)) as made:
+    async with started(SigsController(scene.plane, tmp_path, lws.parts())) as made:
         yield made

@@ -35,9 +35,9 @@ from tests.integration.inference.deployments import (
 )
 from tests.integration.inference.metrics_api import Load
 from tests.support import keda, kserve, lws
+from tests.support.controllers import SigsController
 from tests.support.keda.running import Keda
 from tests.support.kserve import INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, KServe, Part
-from tests.support.lws.running import LeaderWorkerSets
 
 pytestmark = pytest.mark.skipif(
     not kserve.is_built(), reason="no KServe: set BALLAST_KSERVE to a folder that has it"
@@ -254,7 +254,7 @@ async def test_an_llm_service_keeps_its_floor(scene: Scene, controller: KServe) 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("controller", [LLM_INFERENCE_SERVICES], indirect=True)
 async def test_replicas_of_several_nodes_are_gangs_of_which_the_floor_stays(
-    scene: Scene, worker_sets: LeaderWorkerSets, controller: KServe
+    scene: Scene, worker_sets: SigsController, controller: KServe
 ) -> None:
     (made,) = of_page("LLMInferenceService")
     spec, size = made["spec"], 2

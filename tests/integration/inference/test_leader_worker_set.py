@@ -15,9 +15,9 @@ from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks
 from tests.support import lws
 from tests.support.auditor import Auditor
+from tests.support.controllers import SigsController
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import Cluster
-from tests.support.lws.running import LeaderWorkerSets
 
 pytestmark = pytest.mark.skipif(
     not lws.is_built(), reason="no LeaderWorkerSet controller: make lws builds it"
@@ -103,7 +103,7 @@ def scale(scene: Scene, n: int) -> None:
 
 @pytest.mark.timeout(300)
 async def test_groups_are_gangs_of_which_the_floor_stays_and_others_go_whole(
-    scene: Scene, worker_sets: LeaderWorkerSets
+    scene: Scene, worker_sets: SigsController
 ) -> None:
     await scene.until(lambda: is_made(scene, worker_set(FLOOR)), "the webhooks to answer")
     await scene.until_bound("team-a", SIZE * FLOOR)
@@ -129,7 +129,7 @@ async def test_groups_are_gangs_of_which_the_floor_stays_and_others_go_whole(
 
 @pytest.mark.timeout(300)
 async def test_groups_whose_workers_come_later_are_replaced_within_a_full_quota(
-    scene: Scene, worker_sets: LeaderWorkerSets
+    scene: Scene, worker_sets: SigsController
 ) -> None:
     await scene.until(lambda: is_made(scene, by_its_leader()), "the webhooks to answer")
     await scene.until_bound("team-a", SIZE * FLOOR)

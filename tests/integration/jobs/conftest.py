@@ -7,10 +7,11 @@ import pytest
 
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks, started
+from tests.support import jobset
 from tests.support.auditor import Auditor
+from tests.support.controllers import SigsController
 from tests.support.controlplane.handles import Cluster
 from tests.support.installation import MANIFESTS
-from tests.support.jobset.running import JobSets
 from tests.support.kuberay.running import KubeRay
 
 
@@ -28,9 +29,9 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
 
 
 @pytest.fixture
-async def job_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[JobSets]:
+async def job_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[SigsController]:
     """JobSet's controller, for tests that are skipped without it."""
-    async with started(JobSets(scene.plane, tmp_path)) as made:
+    async with started(SigsController(scene.plane, tmp_path, jobset.parts())) as made:
         yield made
 
 

@@ -20,7 +20,7 @@ from tests.integration.jobs.looks import (
     until_running,
 )
 from tests.support import jobset
-from tests.support.jobset.running import JobSets
+from tests.support.controllers import SigsController
 
 pytestmark = pytest.mark.skipif(not jobset.is_built(), reason="no JobSet: make jobset builds it")
 SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team-a/jobsets"
@@ -56,7 +56,7 @@ def status(scene: Scene) -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 async def test_a_job_set_is_evicted_whole_starts_whole_again_and_can_be_suspended(
-    scene: Scene, job_sets: JobSets
+    scene: Scene, job_sets: SigsController
 ) -> None:
     submit(scene, jobs("driver", 1, 1, gpus=0), jobs("workers", 2, 3))
     await until_running(scene, 6)
@@ -80,7 +80,7 @@ async def test_a_job_set_is_evicted_whole_starts_whole_again_and_can_be_suspende
 
 @pytest.mark.timeout(300)
 async def test_jobs_that_follow_others_are_a_gang_which_a_failure_restarts_whole(
-    scene: Scene, job_sets: JobSets
+    scene: Scene, job_sets: SigsController
 ) -> None:
     follows = [{"name": "prepare", "status": "Complete"}]
     submit(
@@ -108,7 +108,7 @@ async def test_jobs_that_follow_others_are_a_gang_which_a_failure_restarts_whole
 
 @pytest.mark.timeout(300)
 async def test_with_exclusive_placement_first_pods_start_together_and_others_beside_them(
-    scene: Scene, job_sets: JobSets
+    scene: Scene, job_sets: SigsController
 ) -> None:
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/hostname"}
     submit(scene, jobs("workers", 2, 2), notes=exclusive)

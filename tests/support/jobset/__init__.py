@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tests.support.controllers import Parts
 from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing, module_folder
 
@@ -29,6 +30,15 @@ def build() -> Path:
     return path
 
 
-def manifests() -> Path:
-    """The folder with JobSet's own manifests, out of the same module."""
-    return module_folder(MODULES / "jobset", MODULE, jobset_path().parents[2]) / "config"
+def parts() -> Parts:
+    """The controller, with its own manifests out of the same module."""
+    manifests = module_folder(MODULES / "jobset", MODULE, jobset_path().parents[2]) / "config"
+    components = manifests / "components"
+    return Parts(
+        name="jobset",
+        program=jobset_path(),
+        kinds=sorted((components / "crd" / "bases").glob("*.yaml")),
+        webhooks=components / "webhook" / "manifests.yaml",
+        config_group="config.jobset.x-k8s.io",
+        pod_label="jobset.sigs.k8s.io/jobset-name",
+    )

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tests.support.controllers import Parts
 from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing, module_folder
 
@@ -28,15 +29,14 @@ def build() -> Path:
     return path
 
 
-def definitions() -> list[Path]:
-    """The files with its kinds, out of the same module."""
-    return sorted(_module_folder().glob("config/crd/bases/*.yaml"))
-
-
-def webhook_manifest() -> Path:
-    """Its webhook configurations."""
-    return _module_folder() / "config" / "webhook" / "manifests.yaml"
-
-
-def _module_folder() -> Path:
-    return module_folder(MODULES / "lws", "sigs.k8s.io/lws", lws_path().parents[2])
+def parts() -> Parts:
+    """The controller, with its own manifests out of the same module."""
+    module = module_folder(MODULES / "lws", "sigs.k8s.io/lws", lws_path().parents[2])
+    return Parts(
+        name="lws",
+        program=lws_path(),
+        kinds=sorted(module.glob("config/crd/bases/*.yaml")),
+        webhooks=module / "config" / "webhook" / "manifests.yaml",
+        config_group="config.lws.x-k8s.io",
+        pod_label="leaderworkerset.sigs.k8s.io/name",
+    )

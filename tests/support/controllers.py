@@ -1,7 +1,9 @@
-"""JobSet's controller as a process beside a control plane, with its own webhooks."""
+"""Controllers of kubernetes-sigs as processes beside a control plane, with their own webhooks."""
 
 import base64
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,22 +15,35 @@ from tests.support.controlplane.handles import apply_kinds, run_kubectl
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
-from tests.support.jobset import jobset_path, manifests
 
 READY_S: Final = 60.0
 
 
-class JobSets:
+@dataclass(frozen=True)
+class Parts:
+    """What one of them is made of: the program, the files with its kinds, the file with its webhook
+    configurations, the API group of its own configuration, and the label of its pods."""
+
+    name: str
+    program: Path
+    kinds: Sequence[Path]
+    webhooks: Path
+    config_group: str
+    pod_label: str
+
+
+class SigsController:
     """One controller, which has the administrator's rights."""
 
-    def __init__(self, plane: ControlPlane, work: Path) -> None:
+    def __init__(self, plane: ControlPlane, work: Path, parts: Parts) -> None:
         self._plane = plane
-        self._certificates = work / "jobset"
+        self._parts = parts
+        self._certificates = work / parts.name
         self._certificates.mkdir()
-        self._authority = Authority("jobset-test-ca")
+        self._authority = Authority(f"{parts.name}-test-ca")
         self._webhook_port, self._health_port = free_ports(2)
         config = {
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "apiVersion": f"{parts.config_group}/v1alpha1",
             "kind": "Configuration",
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
@@ -40,11 +55,11 @@ class JobSets:
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": f"{LOOPBACK}:{self._health_port}"},
         }
-        file = work / "jobset.yaml"
+        file = work / f"{parts.name}.yaml"
         file.write_text(yaml.safe_dump(config))
-        argv = [str(jobset_path()), f"--config={file}", f"--kubeconfig={plane.kubeconfig}"]
-        log = Path(os.environ.get("BALLAST_JOBSET_LOG", plane.logs / "jobset.log"))
-        self._process = Process("jobset", argv, log, dict(os.environ))
+        argv = [str(parts.program), f"--config={file}", f"--kubeconfig={plane.kubeconfig}"]
+        log = os.environ.get(f"BALLAST_{parts.name.upper()}_LOG", plane.logs / f"{parts.name}.log")
+        self._process = Process(parts.name, argv, Path(log), dict(os.environ))
 
     @property
     def is_alive(self) -> bool:
@@ -52,13 +67,12 @@ class JobSets:
         return self._process.is_alive
 
     def install(self) -> None:
-        """Its kinds."""
-        files = (manifests() / "components" / "crd" / "bases").glob("*.yaml")
-        apply_kinds(self._plane, sorted(files))
+        """Apply its kinds."""
+        apply_kinds(self._plane, self._parts.kinds)
 
     def start(self) -> None:
         """Start it; returns when its webhooks answer."""
-        pair = self._authority.serving(["jobset"], [LOOPBACK])
+        pair = self._authority.serving([self._parts.name], [LOOPBACK])
         (self._certificates / "tls.crt").write_bytes(pair.certificate)
         (self._certificates / "tls.key").write_bytes(pair.key)
         self._process.start()
@@ -68,25 +82,24 @@ class JobSets:
         run_kubectl(self._plane, "apply", "-f-", stdin=yaml.safe_dump_all(self._webhooks()))
 
     def stop(self) -> None:
-        """End it, and take its webhooks back."""
+        """End it, and delete its webhooks."""
         self._process.kill()
         for each in self._webhooks():
             name = each["metadata"]["name"]
             run_kubectl(self._plane, "delete", each["kind"], name, "--ignore-not-found")
 
     def _webhooks(self) -> list[dict[str, Any]]:
-        """Those of the module, as its kustomization narrows and names them."""
+        """Its webhook configurations, named and narrowed as its kustomization does it."""
         url = f"https://{LOOPBACK}:{self._webhook_port}"
         bundle = base64.b64encode(self._authority.certificate).decode("ascii")
-        source = manifests() / "components" / "webhook" / "manifests.yaml"
         made = []
-        for document in yaml.safe_load_all(source.read_text("utf-8")):
-            document["metadata"]["name"] = f"jobset-{document['metadata']['name']}"
+        for document in yaml.safe_load_all(self._parts.webhooks.read_text("utf-8")):
+            document["metadata"]["name"] = f"{self._parts.name}-{document['metadata']['name']}"
             for webhook in document["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": bundle}
                 if webhook["rules"][0]["resources"] == ["pods"]:
-                    ours = {"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}
+                    ours = {"key": self._parts.pod_label, "operator": "Exists"}
                     webhook["objectSelector"] = {"matchExpressions": [ours]}
             made.append(document)
         return made
