@@ -6,11 +6,6 @@ pods unless its `podFailurePolicy` ignores disruptions. The policy cannot be add
 with GPU pods in a namespace of a project gets that policy when it is created. Jobs without GPU pods
 are left alone: Ballast does not evict their pods.
 
-The Job controller doubles its delay before it creates pods again with each pod of the Job that has
-failed, from 10 s to 10 minutes, and the pods of an evicted gang all count. Only with a backoff
-limit per index does each index have a delay of its own. So an Indexed Job gets such a limit, one
-that is never reached: `backoffLimit` still bounds the failures of all pods.
-
 A policy in the manifest stays as it is. It is immutable once the Job exists, so each later `kubectl
 apply` of the manifest would be refused. If that policy counts disruptions, or if Kubernetes allows
 none (`restartPolicy: OnFailure`), the author is warned.
@@ -51,10 +46,6 @@ STOPPED: Final = frozenset((137, 143))
 NEVER: Final = "Never"
 #: Kubernetes' default for `backoffLimit`.
 USUAL_BACKOFF: Final = 6
-#: The highest backoff limit per index that Kubernetes accepts.
-NO_LIMIT: Final = 2**31 - 1
-#: A Job with more completions may have a limit per index only with `maxFailedIndexes`.
-MOST_COMPLETIONS: Final = 100_000
 #: At most this many templates of one object are read.
 MAX_TEMPLATES: Final = 64
 
@@ -95,15 +86,6 @@ def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
         # Kubernetes has already set the default for a Job without a policy; a Job with a policy
         # must have Failed.
         patch.set(("spec", "podReplacementPolicy"), "Failed")
-    if _may_wait_per_index(spec):
-        patch.set(("spec", "backoffLimitPerIndex"), NO_LIMIT)
-
-
-def _may_wait_per_index(spec: Document) -> bool:
-    """Whether Kubernetes accepts a backoff limit per index, and the manifest has none."""
-    is_indexed = spec.get("completionMode") == "Indexed" and _restart_policy(spec) == NEVER
-    is_stated = spec.get("backoffLimitPerIndex") is not None
-    return is_indexed and not is_stated and spec["completions"] <= MOST_COMPLETIONS
 
 
 def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:

@@ -84,30 +84,9 @@ def test_changed_job_reviewed_again_stays_as_it_is() -> None:
     assert decision_on(stored(job())).ops == ()
 
 
-def indexed(restart_policy: str = "Never", n: int = 4, **spec: Any) -> Document:
-    return job(restart_policy, completionMode="Indexed", completions=n, parallelism=n, **spec)
-
-
-def test_each_index_of_a_job_waits_for_its_own_pods_only() -> None:
-    after = stored(indexed())
-    assert after["spec"]["backoffLimitPerIndex"] == 2**31 - 1
-    assert after["spec"]["backoffLimit"] == 6
-    assert decision_on(after).ops == ()
-    own = stored(indexed(podFailurePolicy=IGNORED))
-    assert own["spec"]["backoffLimitPerIndex"] == 2**31 - 1
-
-
-@pytest.mark.parametrize(
-    "document", [job(completionMode="NonIndexed"), indexed("OnFailure"), indexed(n=100_001)]
-)
-def test_no_limit_per_index_where_kubernetes_accepts_none(document: Document) -> None:
-    assert "backoffLimitPerIndex" not in stored(document)["spec"]
-
-
 def test_backoff_limit_per_index_makes_no_difference() -> None:
-    after = stored(indexed(backoffLimitPerIndex=1))
-    assert after["spec"]["podFailurePolicy"] == IGNORED
-    assert after["spec"]["backoffLimitPerIndex"] == 1
+    indexed = job(backoffLimitPerIndex=1, completionMode="Indexed", completions=4, parallelism=4)
+    assert stored(indexed)["spec"]["podFailurePolicy"] == IGNORED
 
 
 @pytest.mark.parametrize(
