@@ -58,6 +58,10 @@ class PodTerm(Struct, frozen=True, gc=False):
     topology_key: str
     labels: tuple[tuple[str, str], ...]
 
+    def matches(self, labels: tuple[tuple[str, str], ...]) -> bool:
+        """Whether a pod of the namespace with these labels is selected."""
+        return set(self.labels) <= set(labels)
+
 
 class Constraints(Struct, frozen=True, gc=False):
     """Where a pod may run, by its own spec and history. Equal constraints are one shared object.

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
-from extender.policy.placement.placer import has_room
-from extender.policy.placement.simulation import Moment
+from extender.policy.placement.simulation import Moment, has_room
 from extender.policy.plan import Placement
 from extender.policy.queues.queue import Queue, add
 from extender.policy.queues.room import check_room

@@ -7,8 +7,9 @@ domains. The bound is optimistic: each shape, each group and each anti-affinity 
 is checked alone, and pod affinity and other workloads are ignored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
@@ -45,14 +46,24 @@ class CapacityBound:
 
     def allows_together(self, rule: TopologyRule, pods: Sequence[PodView], pool: str) -> bool:
         """Whether one domain of the rule's required level could hold these pods when empty."""
+        where = pool, rule.topology, rule.required or ""
+        return self._recall(where, pods, partial(self._has_domain, rule, pool))
+
+    def _recall(
+        self,
+        where: tuple[str, str, str],
+        pods: Sequence[PodView],
+        judge: Callable[[Sequence[Shape]], bool],
+    ) -> bool:
+        """What `judge` says of the pods' shapes, asked once for each `where`."""
         shapes = shapes_of(pods)
-        key = pool, rule.topology, rule.required or "", key_of(shapes)
+        key = *where, key_of(shapes)
         known = self._known_domains.get(key)
         if known is None:
-            known = self._known_domains[key] = shapes, self._has_domain(rule, shapes, pool)
+            known = self._known_domains[key] = shapes, judge(shapes)
         return known[1]
 
-    def _has_domain(self, rule: TopologyRule, shapes: Sequence[Shape], pool: str) -> bool:
+    def _has_domain(self, rule: TopologyRule, pool: str, shapes: Sequence[Shape]) -> bool:
         level = self.topologies.level(rule, pool, rule.required)
         if level is None:
             return False
@@ -90,14 +101,9 @@ class CapacityBound:
 
     def _allows_apart(self, label: str, pods: Sequence[PodView], pool: str) -> bool:
         """Whether there are enough domains of the label for one pod in each."""
-        shapes = shapes_of(pods)
-        key = pool, label, "", key_of(shapes)
-        known = self._known_domains.get(key)
-        if known is None:
-            known = self._known_domains[key] = shapes, self._has_domains(label, shapes, pool)
-        return known[1]
+        return self._recall((pool, label, ""), pods, partial(self._has_domains, label, pool))
 
-    def _has_domains(self, label: str, shapes: Sequence[Shape], pool: str) -> bool:
+    def _has_domains(self, label: str, pool: str, shapes: Sequence[Shape]) -> bool:
         found = set[str]()
         for shape in shapes:
             for ix in self.node_filter.candidates(pool, shape.constraints):
@@ -137,7 +143,7 @@ def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView
     found: dict[PodTerm, list[PodView]] = {}
     for pod in pods:
         for term in pod.constraints.pod_anti_affinity:
-            if set(term.labels) <= set(pod.labels):
+            if term.matches(pod.labels):
                 found.setdefault(term, []).append(pod)
     return [(term.topology_key, apart) for term, apart in found.items()]
 

@@ -16,7 +16,8 @@ from extender.api.reasons import HELP, Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
 from extender.policy.placement.capacity_bound import CapacityBound
-from extender.policy.placement.placer import Placer, fits_host
+from extender.policy.placement.placer import Placer
+from extender.policy.placement.simulation import fits_host
 from extender.policy.placement.topology import required_rules
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
@@ -175,11 +176,14 @@ class Shortages:
     ) -> _Cause:
         """Why the pods do not all fit at once, although the pods of each shape do."""
         reason, lack, text_of = Reason.INSUFFICIENT_GPU, "", _gpu_or_host_text
-        if self._fit_without_affinity(pods, pool):
-            reason = Reason.POD_AFFINITY_UNMET
-            lack = ", since pod affinity or anti-affinity bars some of them from nodes with room"
-        elif not self._fit_at_once(pods, pool) and self._fit_at_once(_bare_of(pods), pool):
-            reason, text_of = Reason.INSUFFICIENT_NODE_RESOURCES, _full_text
+        if not self._fit_at_once(pods, pool):
+            if self._fit_without_affinity(pods, pool):
+                reason = Reason.POD_AFFINITY_UNMET
+                lack = (
+                    ", since pod affinity or anti-affinity bars some of them from nodes with room"
+                )
+            elif self._fit_at_once(_bare_of(pods), pool):
+                reason, text_of = Reason.INSUFFICIENT_NODE_RESOURCES, _full_text
         needs = " and ".join(
             f"{text_of(kind.pod.demand)} in"
             f" {f'each of {kind.count} pods' if kind.count > 1 else 'one pod'}"
@@ -188,9 +192,9 @@ class Shortages:
         return _Cause(reason, f"needs {needs}; not all of them fit at once{lack}")
 
     def _fit_without_affinity(self, pods: Sequence[PodView], pool: str) -> bool:
-        """Whether the pods fit at once only if pod affinity is ignored."""
+        """Whether pod affinity concerns the pods, and they fit at once if it is ignored."""
         affinity = self.places.pod_affinity
-        if not affinity.concerns(pods) or self._fit_at_once(pods, pool):
+        if not affinity.concerns(pods):
             return False
         try:
             self.places.pod_affinity = affinity.without_terms()

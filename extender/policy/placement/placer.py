@@ -6,10 +6,9 @@ not fit costs one search.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
@@ -39,6 +38,8 @@ from extender.state.model import (
 )
 from extender.state.nodes import NodeTable
 
+T = TypeVar("T")
+
 _RULES: Final[Mapping[PlacementRule, int]] = {
     "binpack": kernel.BINPACK,
     "spread": kernel.SPREAD,
@@ -49,31 +50,12 @@ _RULES: Final[Mapping[PlacementRule, int]] = {
 }
 
 
-def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
-    """Whether exactly these cards, and all else that the pod requests, are free on the node."""
-    at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
-    return (
-        all(c.index < n_cards and table.cards.card_free[at + c.index] >= c.milli for c in cards)
-        and fits_host(table, ix, demand)
-        and table.fits_counted(ix, demand)
-    )
-
-
-def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
-    """Whether the node has enough free CPU and memory, and a free pod slot."""
-    return (
-        table.free_pods[ix] > 0
-        and (demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= demand.cpu_milli)
-        and (demand.memory_mib == 0 or table.free_memory_mib[ix] >= demand.memory_mib)
-    )
-
-
 @dataclass(slots=True)
 class Placer:
     """Searches for placements and holds them in the simulation.
 
-    In `open_pools` the cards of the backfill reservation count as free for now. `_is_packing` is
-    set inside `packing`.
+    In `open_pools` the cards of the backfill reservation count as free for now. While
+    `_is_packing`, bin-pack replaces the placement rules of the pools.
     """
 
     sim: Simulation
@@ -145,34 +127,33 @@ class Placer:
     ) -> list[Placement] | None:
         """Place every pod within the frame, or none and return None."""
         mark = self.sim.checkpoint()
-        for in_order, is_packed in self.orders(pods, pool):
-            with self.packing(is_packed):
-                placed = self._place_all(in_order, pool, moment, frame)
-            if placed is not None:
-                return placed
-            self.sim.rollback(mark)
-        return None
 
-    def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[tuple[list[PodView], bool]]:
-        """Orders in which to place the pods, each with the argument for `packing`, until all fit.
+        def place_all(in_order: Sequence[PodView]) -> list[Placement] | None:
+            placed = self._place_all(in_order, pool, moment, frame)
+            if placed is None:
+                self.sim.rollback(mark)
+            return placed
 
-        For pods of several shapes, all orders are then tried again with bin-pack.
+        return self.try_orders(pods, pool, place_all)
+
+    def try_orders(
+        self, pods: Sequence[PodView], pool: str, place_all: Callable[[Sequence[PodView]], T | None]
+    ) -> T | None:
+        """The first result of `place_all` for an order of the pods; None if all orders fail.
+
+        `place_all` undoes what it placed if it returns None. For pods of several shapes, all orders
+        are tried again with bin-pack in place of the pools' placement rules.
         """
         candidates = self.node_filter.candidates
         in_orders = list(placing_orders(pods, lambda p: len(candidates(pool, p.constraints))))
-        yield from ((in_order, False) for in_order in in_orders)
-        if not self._is_packed(pods, pool) and len(shapes_of(pods)) > 1:
-            yield from ((in_order, True) for in_order in in_orders)
-
-    @contextmanager
-    def packing(self, is_packed: bool) -> Iterator[None]:
-        """Inside the context, bin-pack replaces the pools' placement rules if `is_packed`."""
-        before = self._is_packing
-        self._is_packing = before or is_packed
+        placed = _first_result(place_all, in_orders)
+        if placed is not None or self._is_packed(pods, pool) or len(shapes_of(pods)) == 1:
+            return placed
+        self._is_packing = True
         try:
-            yield
+            return _first_result(place_all, in_orders)
         finally:
-            self._is_packing = before
+            self._is_packing = False
 
     def place_pod(
         self,
@@ -399,6 +380,12 @@ class FreeCapacity:
     def rollback(self, mark: int) -> None:
         """Roll the simulation back."""
         self.places.sim.rollback(mark)
+
+
+def _first_result(
+    place_all: Callable[[Sequence[PodView]], T | None], in_orders: Iterable[Sequence[PodView]]
+) -> T | None:
+    return next((found for each in in_orders if (found := place_all(each)) is not None), None)
 
 
 def _sorted_by_instances(table: NodeTable, candidates: "array[int]", rule: int) -> "array[int]":

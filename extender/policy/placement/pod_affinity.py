@@ -20,12 +20,9 @@ from extender.policy.queues.tree import tally_of
 from extender.state.model import PodTerm, PodView
 from extender.state.snapshot import Snapshot
 
-#: The namespace of a term's owner, and the term.
-TermKey = tuple[str, PodTerm]
-
 
 @dataclass(slots=True, eq=False)
-class _CountedTerm:
+class CountedTerm:
     """A term with its pod counts by domain, now and later.
 
     `present` counts the pods that the term selects, `repelling` the pods that have it as an
@@ -44,14 +41,9 @@ class _CountedTerm:
     placed_this_cycle: dict[str, tuple[PodView, int]] = field(default_factory=dict)
     bootstrap: str = ""
 
-    @property
-    def key(self) -> TermKey:
-        """What names the term among all."""
-        return self.namespace, self.term
-
     def selects(self, pod: PodView) -> bool:
         """Whether the term selects this pod."""
-        return pod.namespace == self.namespace and set(self.term.labels) <= set(pod.labels)
+        return pod.namespace == self.namespace and self.term.matches(pod.labels)
 
     def keep_placed(self, uids: Collection[str]) -> None:
         """Keep only the pods with these uids in `placed_this_cycle`."""
@@ -64,13 +56,11 @@ class PodAffinity:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._nodes = snapshot.nodes
-        self._known: dict[TermKey, _CountedTerm] = {}
+        self._known: dict[tuple[str, PodTerm], CountedTerm] = {}
         # By namespace and the first label that the term requires, None for a term without labels.
-        self._by_label: dict[tuple[str, tuple[str, str] | None], list[_CountedTerm]] = {}
+        self._by_label: dict[tuple[str, tuple[str, str] | None], list[CountedTerm]] = {}
         # By namespace and labels, so that many pods with the same labels cost one pass.
-        self._selecting_cache: dict[
-            tuple[str, tuple[tuple[str, str], ...]], list[_CountedTerm]
-        ] = {}
+        self._selecting_cache: dict[tuple[str, tuple[tuple[str, str], ...]], list[CountedTerm]] = {}
         # A pod with no peer anywhere at this moment may be the bootstrap pod.
         self._bootstrap_moment: Moment = "now"
         self._read(snapshot)
@@ -89,7 +79,7 @@ class PodAffinity:
         if not self._known:
             return False
         return any(
-            pod.constraints.pod_affinity or self._selecting(pod) or any(self._anti_terms(pod))
+            pod.constraints.pod_affinity or self.terms_selecting(pod) or any(self.anti_terms(pod))
             for pod in pods
         )
 
@@ -135,13 +125,24 @@ class PodAffinity:
             self._known[pod.namespace, term].selects(other) for term in pod.constraints.pod_affinity
         )
 
-    def anti_terms(self, pod: PodView) -> Iterator[TermKey]:
+    def anti_terms(self, pod: PodView) -> Iterator[CountedTerm]:
         """The anti-affinity terms of the pod that select any pod."""
-        return (counted.key for counted in self._anti_terms(pod))
+        for term in pod.constraints.pod_anti_affinity:
+            if counted := self._known.get((pod.namespace, term)):
+                yield counted
 
-    def terms_selecting(self, pod: PodView) -> Iterator[TermKey]:
+    def terms_selecting(self, pod: PodView) -> Sequence[CountedTerm]:
         """The terms, of all pods, that select the pod."""
-        return (counted.key for counted in self._selecting(pod))
+        key = pod.namespace, pod.labels
+        found = self._selecting_cache.get(key)
+        if found is None:
+            found = self._selecting_cache[key] = [
+                counted
+                for label in (None, *pod.labels)
+                for counted in self._by_label.get((pod.namespace, label), ())
+                if counted.selects(pod)
+            ]
+        return found
 
     def start(self, pods: Iterable[PodView]) -> None:
         """The pods start in this cycle. A bootstrap pod among them needs no nominated peer."""
@@ -154,9 +155,9 @@ class PodAffinity:
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
         labels = self._nodes.labels[ix]
-        for counted in self._selecting(pod):
+        for counted in self.terms_selecting(pod):
             _count(counted.present, labels, counted.term, (now, later))
-        for counted in self._anti_terms(pod):
+        for counted in self.anti_terms(pod):
             _count(counted.repelling, labels, counted.term, (now, later))
         for term in pod.constraints.pod_affinity if now else ():
             placed = self._known[pod.namespace, term].placed_this_cycle
@@ -203,11 +204,11 @@ class PodAffinity:
     def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[Moment, int]) -> bool:
         """Whether the anti-affinity terms of the pod and of the pods in its domains are met."""
         (moment, itself), constraints = when, pod.constraints
-        for counted in self._anti_terms(pod):
+        for counted in self.anti_terms(pod):
             domain = labels.get(counted.term.topology_key)
             if domain and counted.present[moment][domain] > itself * counted.selects(pod):
                 return False
-        for counted in self._selecting(pod):
+        for counted in self.terms_selecting(pod):
             domain = labels.get(counted.term.topology_key)
             own = itself * (counted.term in constraints.pod_anti_affinity)
             if domain and counted.repelling[moment][domain] > own:
@@ -234,32 +235,13 @@ class PodAffinity:
         """Domains (label, value) of bootstrap pods placed in this cycle, which have no peer unless
         this pod joins them."""
         found = set[tuple[str, str]]()
-        for counted in self._selecting(pod):
+        for counted in self.terms_selecting(pod):
             if len(counted.placed_this_cycle) != 1 or _has_more(counted.present["later"], 1):
                 continue
             first, ix = next(iter(counted.placed_this_cycle.values()))
             if counted.selects(first):
                 key = counted.term.topology_key
                 found.add((key, self._nodes.labels[ix].get(key, "")))
-        return found
-
-    def _anti_terms(self, pod: PodView) -> Iterator[_CountedTerm]:
-        """The anti-affinity terms of the pod that select any pod."""
-        for term in pod.constraints.pod_anti_affinity:
-            if counted := self._known.get((pod.namespace, term)):
-                yield counted
-
-    def _selecting(self, pod: PodView) -> Sequence[_CountedTerm]:
-        """The terms, of all pods, that select the pod."""
-        key = pod.namespace, pod.labels
-        found = self._selecting_cache.get(key)
-        if found is None:
-            found = self._selecting_cache[key] = [
-                counted
-                for label in (None, *pod.labels)
-                for counted in self._by_label.get((pod.namespace, label), ())
-                if counted.selects(pod)
-            ]
         return found
 
     def _read(self, snapshot: Snapshot) -> None:
@@ -277,19 +259,21 @@ class PodAffinity:
 
     def _read_terms(self, snapshot: Snapshot) -> None:
         """Find the affinity terms, and the anti-affinity terms that select any pod."""
-        needed = set[TermKey]()
+        needed = set[CountedTerm]()
         for key in tally_of(snapshot).picky:
             for pod in snapshot.workloads[key].pods:
-                needed.update((pod.namespace, term) for term in pod.constraints.pod_affinity)
                 for term in (*pod.constraints.pod_affinity, *pod.constraints.pod_anti_affinity):
-                    self._known.setdefault((pod.namespace, term), _CountedTerm(pod.namespace, term))
+                    self._known.setdefault((pod.namespace, term), CountedTerm(pod.namespace, term))
+                needed.update(
+                    self._known[pod.namespace, term] for term in pod.constraints.pod_affinity
+                )
         for counted in self._known.values():
             first = next(iter(counted.term.labels), None)
             self._by_label.setdefault((counted.namespace, first), []).append(counted)
         for workload in snapshot.workloads.values() if self._known else ():
             for pod in workload.pods:
-                needed.update(counted.key for counted in self._selecting(pod))
-        self._known = {key: self._known[key] for key in self._known if key in needed}
+                needed.update(self.terms_selecting(pod))
+        self._known = {key: each for key, each in self._known.items() if each in needed}
 
 
 def _has_more(counts: Counter[str], than: int) -> bool:

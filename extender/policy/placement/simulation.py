@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.policy.queues.queue import Queue, add, subtract
 from extender.state.model import Amounts, PodView
@@ -127,3 +128,22 @@ class Simulation:
         self.touched.append(ix)
         if self.neighbours is not None:
             self.neighbours.change(ix, pod, now, later)
+
+
+def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
+    """Whether exactly these cards, and all else that the pod requests, are free on the node."""
+    at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
+    return (
+        all(c.index < n_cards and table.cards.card_free[at + c.index] >= c.milli for c in cards)
+        and fits_host(table, ix, demand)
+        and table.fits_counted(ix, demand)
+    )
+
+
+def fits_host(table: NodeTable, ix: int, demand: Demand) -> bool:
+    """Whether the node has enough free CPU and memory, and a free pod slot."""
+    return (
+        table.free_pods[ix] > 0
+        and (demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= demand.cpu_milli)
+        and (demand.memory_mib == 0 or table.free_memory_mib[ix] >= demand.memory_mib)
+    )

@@ -15,7 +15,7 @@ victims by evictions too.
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -250,8 +250,9 @@ class DomainSearch:
         if rule.required:
             nearest = max(nearest, widest)
             within = self._clip(_occupied_domain(levels[widest], held), within)
+        cost = partial(self.placer.cost, pods, self.pool)
         for level in reversed(levels[widest : nearest + 1]):
-            yield from self._candidate_domains(level, pods, held, within)
+            yield from self._candidate_domains(level, pods, held, within, cost)
         if not rule.required:
             yield within
 
@@ -262,16 +263,21 @@ class DomainSearch:
         of `within`, where affinity alone usually leads to a suitable domain, and each domain. The
         domains are not compared if `within` needs no eviction.
         """
-        cost = partial(self.placer.cost, pods, self.pool)
+        cost = cache(partial(self.placer.cost, pods, self.pool))
         is_free = not any(cost(within))
         if is_free:
             yield within
         within_home = self._clip(_occupied_domain(level, held), within)
-        domains = self._candidate_domains(level, pods, held, within_home)
+        domains = self._candidate_domains(level, pods, held, within_home, cost)
         yield from domains if is_free else sorted([within, *domains], key=cost)
 
     def _candidate_domains(
-        self, level: TopologyLevel, pods: Sequence[PodView], held: Iterable[int], within: NodeSet
+        self,
+        level: TopologyLevel,
+        pods: Sequence[PodView],
+        held: Iterable[int],
+        within: NodeSet,
+        cost: Callable[[NodeSet], tuple[int, ...]],
     ) -> list[NodeSet]:
         """Domains of the level inside `within` that could hold all pods.
 
@@ -292,7 +298,7 @@ class DomainSearch:
         fitting.sort(
             key=lambda frame: (
                 frame not in homes,
-                self.placer.cost(pods, self.pool, clipped[frame]),
+                cost(clipped[frame]),
                 frame in avoided,
                 tightness[frame],
             )

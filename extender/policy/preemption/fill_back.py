@@ -20,7 +20,7 @@ from extender.policy.preemption.statement import (
     PreemptionRequest,
     Statement,
 )
-from extender.state.model import GPU
+from extender.state.model import GPU, PodView
 
 
 class PlanCheck(Protocol):
@@ -174,14 +174,14 @@ def _place_again(
     marks = _checkpoint(statements)
     was = {each.placement.pod.uid: (owner, each.frame) for owner, each in unassigned}
     pods, first = [each.placement.pod for _, each in unassigned], statements[0]
-    places = first.session.places
-    for in_order, is_packed in places.orders(pods, first.pool):
-        with places.packing(is_packed):
-            is_assigned = all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order)
-        if is_assigned:
+
+    def place_all(in_order: Sequence[PodView]) -> bool | None:
+        if all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order):
             return True
         _rollback(statements, marks)
-    return False
+        return None
+
+    return first.session.places.try_orders(pods, first.pool, place_all) is not None
 
 
 def _checkpoint(statements: Sequence[Statement]) -> list[int]:

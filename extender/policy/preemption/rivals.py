@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extender.policy.placement.pod_affinity import PodAffinity, TermKey
+from extender.policy.placement.pod_affinity import CountedTerm, PodAffinity
 from extender.state.model import PodView
 
 
@@ -15,20 +15,20 @@ class Rivals:
     def __init__(self, affinity: PodAffinity, candidates: Sequence[PodView]) -> None:
         self._affinity = affinity
         # By term, the candidates p that have it, and the candidates p that it selects.
-        self._owners: dict[TermKey, list[int]] = {}
-        self._selected: dict[TermKey, list[int]] = {}
+        self._owners: dict[CountedTerm, list[int]] = {}
+        self._selected: dict[CountedTerm, list[int]] = {}
         for p, pod in enumerate(candidates if affinity else ()):
-            for key in affinity.anti_terms(pod):
-                self._owners.setdefault(key, []).append(p)
-            for key in affinity.terms_selecting(pod):
-                self._selected.setdefault(key, []).append(p)
+            for term in affinity.anti_terms(pod):
+                self._owners.setdefault(term, []).append(p)
+            for term in affinity.terms_selecting(pod):
+                self._selected.setdefault(term, []).append(p)
 
     def find(self, pod: PodView) -> dict[int, set[str]]:
         """By candidate p, the topology keys in whose domains the two may not run together."""
         found: dict[int, set[str]] = {}
-        own = ((key, self._selected) for key in self._affinity.anti_terms(pod))
-        others = ((key, self._owners) for key in self._affinity.terms_selecting(pod))
-        for key, pods in (*own, *others):
-            for p in pods.get(key, ()):
-                found.setdefault(p, set()).add(key[1].topology_key)
+        own = ((term, self._selected) for term in self._affinity.anti_terms(pod))
+        others = ((term, self._owners) for term in self._affinity.terms_selecting(pod))
+        for term, pods in (*own, *others):
+            for p in pods.get(term, ()):
+                found.setdefault(p, set()).add(term.term.topology_key)
         return found

@@ -115,14 +115,15 @@ class Search:
         self, pods: Sequence[PodView], pool: str, frame: NodeSet
     ) -> list[Placement] | None:
         """As `topology.DomainPlacer.place_in`."""
-        mark, places = self.checkpoint(), self.context.session.places
-        for in_order, is_packed in places.orders(pods, pool):
-            with places.packing(is_packed):
-                is_placed = all(self._clearing.assign(pod, frame) for pod in in_order)
-            if is_placed:
+        mark = self.checkpoint()
+
+        def place_all(in_order: Sequence[PodView]) -> list[Placement] | None:
+            if all(self._clearing.assign(pod, frame) for pod in in_order):
                 return [self.statement.assignments[pod.uid].placement for pod in pods]
             self.rollback(mark)
-        return None
+            return None
+
+        return self.context.session.places.try_orders(pods, pool, place_all)
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
         """As `DomainPlacer.cost`: places few pods; for many it sums the lowest costs of nodes."""
