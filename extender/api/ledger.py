@@ -3,8 +3,9 @@
 Rows are written by programs, so they are integers: milli and MiB (docs/ledger.md).
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -14,6 +15,7 @@ from extender.api.units import format_gpus
 
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Natural = Annotated[int, Meta(ge=0)]
+_CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
 
 
 class CardShare(Struct, rename={"memory_mib": "memoryMiB"}, frozen=True, gc=False):
@@ -22,6 +24,23 @@ class CardShare(Struct, rename={"memory_mib": "memoryMiB"}, frozen=True, gc=Fals
     index: Annotated[int, Meta(ge=0, le=63)]
     milli: Annotated[int, Meta(ge=1, le=1000)]
     memory_mib: Natural
+
+
+def write_cards(cards: Iterable[CardShare]) -> str:
+    """Cards as in the annotation `ballast.dev/cards`: `<index>:<milli>:<MiB>`, comma separated."""
+    return ",".join(f"{card.index}:{card.milli}:{card.memory_mib}" for card in cards)
+
+
+def read_cards(text: str) -> tuple[CardShare, ...]:
+    """Cards as `write_cards` writes them; empty if not understood."""
+    parts = text.split(",") if text else []
+    cards = []
+    for part in parts:
+        found = _CARD.fullmatch(part)
+        if found is None:
+            return ()
+        cards.append(CardShare(int(found[1]), int(found[2]), int(found[3])))
+    return tuple(cards)
 
 
 def guaranteed_milli(request_milli: int, cards: Iterable[CardShare]) -> int:

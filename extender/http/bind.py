@@ -12,7 +12,6 @@ after a patch of the pod, which changes its resourceVersion.
 
 import asyncio
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import structlog
 
 from extender.api.kinds import CardShare
+from extender.api.ledger import write_cards
 from extender.api.names import ANNOTATION_CARDS
 from extender.api.reasons import Reason, sentence
 from extender.http import metrics
@@ -201,11 +201,6 @@ class Binder:
             _log.debug("a Binding failed", uid=facts.uid, error=error.message)
             return False
         return True
-
-
-def write_cards(cards: Iterable[CardShare]) -> str:
-    """Cards as in the annotation: `<index>:<milli>:<MiB>`, comma separated."""
-    return ",".join(f"{card.index}:{card.milli}:{card.memory_mib}" for card in cards)
 
 
 def _check_names(args: ExtenderBindingArgs) -> None:

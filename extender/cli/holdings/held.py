@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from extender.api import names
+from extender.api.ledger import read_cards
 from extender.api.units import MILLI_PER_GPU, format_age, format_gpus
 from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
 from extender.cli.holdings.agents import Use, uses
@@ -48,8 +49,8 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
     projects = await listed_or_none(client, f"{_OURS}/gpuprojects")
     for pod in pods:
         meta, notes = pod["metadata"], pod["metadata"].get("annotations") or {}
-        cards = [part.split(":") for part in notes.get(names.ANNOTATION_CARDS, "").split(",")]
-        if pod["status"].get("phase") in ("Succeeded", "Failed") or len(cards[0]) != 3:
+        cards = read_cards(notes.get(names.ANNOTATION_CARDS, ""))
+        if pod["status"].get("phase") in ("Succeeded", "Failed") or not cards:
             continue
         found.append(
             {
@@ -59,9 +60,9 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
                 "project": _project_of(meta, projects),
                 "user": (meta.get("labels") or {}).get(names.LABEL_USER, ""),
                 "node": pod["spec"].get("nodeName", ""),
-                "cards": [int(card[0]) for card in cards],
-                "held": format_gpus(sum(int(card[1]) for card in cards)),
-                "heldMiB": sum(int(card[2]) for card in cards),
+                "cards": [card.index for card in cards],
+                "held": format_gpus(sum(card.milli for card in cards)),
+                "heldMiB": sum(card.memory_mib for card in cards),
                 "since": pod["status"].get("startTime", ""),
             }
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from extender.api import names
+from extender.api.ledger import read_cards
 from extender.api.reasons import STOPS
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
@@ -66,13 +67,12 @@ def _of_pods(pods: list[Answer]) -> Iterator[Answer]:
 def _cards_of(meta: Answer) -> str:
     """The cards of a pod with their indices, a part of one as 0.5."""
     text = (meta.get("annotations") or {}).get(names.ANNOTATION_CARDS, "")
-    cards = [card.split(":") for card in filter(None, text.split(","))]
-    told = [
-        index if part == [str(MILLI_PER_GPU)] else f"{index} ({format_gpus(int(part[0]))})"
-        for index, *part, _ in cards
+    shown = [
+        f"{card.index}" + (f" ({format_gpus(card.milli)})" if card.milli < MILLI_PER_GPU else "")
+        for card in read_cards(text)
     ]
-    noun = "card" if len(told) == 1 else "cards"
-    return f", {noun} {', '.join(told)}" if told else ""
+    noun = "card" if len(shown) == 1 else "cards"
+    return f", {noun} {', '.join(shown)}" if shown else ""
 
 
 def _is_ours(pod: Answer) -> bool:

@@ -12,9 +12,10 @@ from typing import Final
 from msgspec import Struct, structs
 
 from extender.api.kinds import CardShare, Device, ForeignHold, Row
+from extender.api.ledger import read_cards
 from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.state.fleet.device_cards import ClaimedCards
-from extender.state.pods.facts import PodFacts, read_cards
+from extender.state.pods.facts import PodFacts
 
 #: The most holds listed in a node's status; no node has more cards.
 MAX_LISTED: Final = 64

@@ -3,7 +3,6 @@
 Rows, projects and groups are not read here: `extender.state.workloads.collection` joins them.
 """
 
-import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,7 +27,7 @@ from extender.api.demand import (
     read_compute,
     read_plugin_cards,
 )
-from extender.api.kinds import CardShare, RestartPolicy, TopologyConstraint
+from extender.api.kinds import RestartPolicy, TopologyConstraint
 from extender.api.objects import (
     ObjectMeta,
     OwnerReference,
@@ -60,7 +59,6 @@ from extender.state.pods.replicas import read_replica
 from extender.state.pods.restarts import read_restart_policy
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
-_CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
 #: Reasons that are longer are not ours.
 _MAX_REASON: Final = 63
 #: How many distinct labels and controllers are shared. Pods of one owner come one after the other
@@ -315,18 +313,6 @@ def _read_words(
 def _is_holder(meta: ObjectMeta) -> bool:
     """Whether it is the node agent's own pod, which keeps the device plugin off a shared card."""
     return meta.namespace == names.NODE_NAMESPACE and meta.name.startswith(names.HOLDER_PREFIX)
-
-
-def read_cards(text: str) -> tuple[CardShare, ...]:
-    """Cards as a Binding writes them, `<index>:<milli>:<MiB>` each; empty if not understood."""
-    parts = text.split(",") if text else []
-    cards = []
-    for part in parts:
-        found = _CARD.fullmatch(part)
-        if found is None:
-            return ()
-        cards.append(CardShare(int(found[1]), int(found[2]), int(found[3])))
-    return tuple(cards)
 
 
 def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:

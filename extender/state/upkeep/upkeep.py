@@ -10,10 +10,11 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from extender.api.kinds import CardShare, MoveHold, Row
+from extender.api.ledger import read_cards
 from extender.state.fleet.foreign import ForeignPods, was_given
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
-from extender.state.pods.facts import PodFacts, read_cards
+from extender.state.pods.facts import PodFacts
 from extender.state.workloads.assembly import is_revoked
 from extender.state.workloads.collection import Workloads
 
