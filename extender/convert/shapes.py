@@ -1,9 +1,9 @@
 """The required form of foreign objects before they are converted.
 
 A shape is written as a value of its kind: `{"spec": {"levels": [{"nodeLabel!": str}]}}` is an
-object whose optional `spec` is an object, whose optional `levels` are a list of objects that each
-have a string `nodeLabel`. Fields that a shape does not name are not checked. As in Kubernetes, null
-means absent.
+object. Its `spec`, if present, is an object; `spec.levels`, if present, is a list of objects; and
+each of these has the string `nodeLabel`. Fields that a shape does not name are not checked. As in
+Kubernetes, null means absent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

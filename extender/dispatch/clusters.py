@@ -92,8 +92,8 @@ class WorkerClusters:
                 try:
                     return Heard(name, await self._ask(client, wanted))
                 except RequestRefused:
-                    # The refusal may concern a Workload in flight, such as one whose name exists
-                    # already.
+                    # The refusal may concern a Workload in flight, for instance because an object
+                    # of that name exists.
                     return Heard(name, await self._ask(client, wanted[-1:]))
         except _CannotAskError as error:
             return Heard(name, silence=str(error))

@@ -116,7 +116,7 @@ class Committer:
         kept_for: Iterable[RowChange] = (),
     ) -> list[RowChange]:
         """The changes and the pending upkeep: on their nodes, for the admitted pods, and on all
-        other nodes except those of `kept_for`, whose upkeep goes with these later changes."""
+        other nodes. The nodes of the later changes `kept_for` get their upkeep with them."""
         freed = self._state.freed_rows()
         admitted = {each.pod.uid for admission in admissions for each in admission.placements}
         nodes = {node for change in changes for node in change.rows.keys() | change.frees.keys()}

@@ -135,7 +135,7 @@ class Beneficiaries:
             )  # fmt: skip
 
     def review(self, now: float) -> None:
-        """Count evictions whose preemptor ran or did not; costs the preemptors watched."""
+        """Count the evictions by whether their preemptor ran. Costs one look at each preemptor."""
         self._awaited = [each for each in self._awaited if not self._is_settled(each, now)]
 
     def _is_settled(self, awaited: _Awaited, now: float) -> bool:

@@ -107,7 +107,7 @@ class Evictor:
         self._queued.clear()
 
     def start(self, plan: Plan, snapshot: Snapshot, without_rows: set[str]) -> None:
-        """Queue the plan's evictions, except for workloads whose rows were not written.
+        """Queue the plan's evictions, except for workloads in `without_rows`.
 
         Awaits nothing, so the model has the victims as terminating before anything else reads it.
         """

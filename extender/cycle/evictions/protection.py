@@ -1,4 +1,4 @@
-"""Pods whose eviction was refused, which disruption budgets protect for a while."""
+"""Pods that are protected for a while because a disruption budget refused their eviction."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

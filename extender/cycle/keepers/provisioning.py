@@ -2,10 +2,10 @@
 
 Every few seconds, beside the cycle, a pass decides which workloads are entitled to new nodes
 (`extender.policy.scale_up`). If the autoscaler reads pods, `ungated` shows it their pods. Otherwise
-each workload gets a ProvisioningRequest. The pass lists those that the controller made, creates
-missing ones, and deletes those whose workload has started, is gone, or is no longer entitled. It
+each workload gets a ProvisioningRequest. The pass lists the controller's requests, creates missing
+ones, and deletes the request of a workload that has started, is gone, or is no longer entitled. It
 keeps the request of a workload that the cycle had no time for. The controller keeps no other record
-of requests, so a new leader continues with those of the last.
+of requests, so a new leader continues with the listed ones.
 """
 
 import asyncio

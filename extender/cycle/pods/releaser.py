@@ -30,7 +30,7 @@ class Releaser:
         self._writer = writer
         #: By project, the releases of its workloads in the order of the plans.
         self._waiting: dict[str, deque[list[Release]]] = {}
-        #: Remaining releases of the workload whose turn it is, in reverse order.
+        #: Remaining releases of the workload that is being released, in reverse order.
         self._turn: list[Release] = []
         self._in_release: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -44,8 +44,8 @@ log = structlog.get_logger(__name__)
 class Repairs(Struct):
     """Row changes for the ledger, by node, and pods to release, by project.
 
-    `bound` are UIDs by node whose rows are marked bound when the node is written; `overdue` are
-    those of these nodes that must be written for it.
+    `bound` has, by node, the UIDs of the rows to mark bound when the node is next written;
+    `overdue` are the nodes that must be written for this alone.
     """
 
     frees: dict[str, list[Row]] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Recovery:
     # -- plans carried out in part -----------------------------------------------------------
 
     async def _give_up_denied(self, repairs: Repairs) -> set[str]:
-        """Free the rows of pods whose release the API server refuses; returns their UIDs.
+        """Free the rows of pods that the API server refuses to release; returns the pods' UIDs.
 
         Reports each refused patch; a pod that is already released keeps its row.
         """
@@ -220,8 +220,9 @@ class Recovery:
     # -- released pods that are not bound ----------------------------------------------------
 
     async def _take_back_overdue(self, repairs: Repairs, now: float) -> None:
-        """Take back rows that kube-scheduler did not bind in time, or whose Node was deleted; their
-        pods are planned again. A deleted Node is no refusal, and needs no time-out.
+        """Take back the rows of released pods that kube-scheduler did not bind in time, and of
+        released pods on a deleted Node. The pods are planned again. A deleted Node does not count
+        as a refusal and needs no time-out.
 
         All members of a gang lose their rows together: if one needs another node, all may.
         """

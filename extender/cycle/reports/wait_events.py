@@ -121,7 +121,7 @@ def _in_gib(found: re.Match[str]) -> str:
 
 
 def wait_message(workload: WorkloadView, refused: Refused) -> str:
-    """Why the workload is pending and what would help, for a user who looks at one of its pods."""
+    """Why the workload is pending and what would help, as written to each of its pods."""
     why = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{workload.key}: ")
     help_ = help_for(refused)
     return f"{readable(why)}. {help_}" if help_ else readable(why)
