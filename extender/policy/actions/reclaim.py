@@ -191,6 +191,7 @@ class _ReclaimRule(PreemptionRule):
     preemptor: _Preemptor
     inside: Queue | None
     is_for_host: bool
+    _explained: dict[tuple[Queue, Queue], str] = field(default_factory=dict)
     reason = Reason.RECLAIMED
     needs_victims = False
 
@@ -200,11 +201,18 @@ class _ReclaimRule(PreemptionRule):
         return self.session.settings.moves_reclaimed
 
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
-        """What the compared queues hold, and their quotas or fair shares, whichever decide."""
-        path, level = compared(victim_queue, levels_of(request.leaf))
-        is_by_quota = not any(self.preemptor.surplus[level])
-        sides = request.leaf.chain[: level + 1], path
-        return "; ".join(_figures_of(side, is_by_quota=is_by_quota) for side in sides if side)
+        """What the compared queues hold, and their quotas or fair shares, whichever decide. Found
+        once for each pair of queues, since these figures stay as they are during a cycle."""
+        key = request.leaf, victim_queue
+        known = self._explained.get(key)
+        if known is None:
+            path, level = compared(victim_queue, levels_of(request.leaf))
+            is_by_quota = not any(self.preemptor.surplus[level])
+            sides = request.leaf.chain[: level + 1], path
+            known = self._explained[key] = "; ".join(
+                _figures_of(side, is_by_quota=is_by_quota) for side in sides if side
+            )
+        return known
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`."""

@@ -26,6 +26,8 @@ class Rivals:
     def find(self, pod: PodView) -> dict[int, set[str]]:
         """By candidate p, the topology keys in whose domains the two may not run together."""
         found: dict[int, set[str]] = {}
+        if not self._affinity:
+            return found
         own = ((term, self._selected) for term in self._affinity.anti_terms(pod))
         others = ((term, self._owners) for term in self._affinity.terms_selecting(pod))
         for term, pods in (*own, *others):
