@@ -60,7 +60,7 @@ class Trial:
         self._n_probes = 0
 
     async def run(self, ends_s: float) -> None:
-        """Every kind once, and then others drawn from them until the clock says `ends_s`."""
+        """Every kind, and then others drawn from them until the clock says `ends_s`."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 loading = tasks.create_task(self._keep_loading())
@@ -73,18 +73,20 @@ class Trial:
             self.tally.crashes += self._stage.crashes
 
     async def _inject_until(self, ends_s: float) -> None:
-        for n_done, kind in enumerate(self._draw(), 1):
-            is_last = n_done >= len(self._kinds) and time.monotonic() >= ends_s
+        n_injected = 0
+        for n_injected, kind in enumerate(self._draw(ends_s), 1):
             await self._inject(kind)
-            if is_last or n_done % self._stretch == 0:
+            if n_injected % self._stretch == 0:
                 await self._check()
-            if is_last:
-                return
+        if n_injected % self._stretch:
+            await self._check()
 
-    def _draw(self) -> Iterator[str]:
+    def _draw(self, ends_s: float) -> Iterator[str]:
+        """Every kind, once more those that could not be done, and others until it is late."""
         yield from self._random.sample(self._kinds, len(self._kinds))
+        yield from [kind for kind in self._kinds if not self.tally.done[kind]]
         weights = [WEIGHTS.get(kind, 1) for kind in self._kinds]
-        while True:
+        while time.monotonic() < ends_s:
             yield from self._random.choices(self._kinds, weights)
 
     async def _keep_loading(self) -> None:
@@ -103,7 +105,8 @@ class Trial:
         try:
             said = await act(self._random)
         except (NotDoneError, ControlPlaneError, *DOWN) as error:
-            said = f"NOT DONE: {error!r:.200}"
+            notes = getattr(error, "__notes__", ())
+            said = "\n  ".join([f"NOT DONE: {error!r}", *notes])
         else:
             self.tally.done[kind] += 1
         took_s = time.monotonic() - began_s

@@ -39,10 +39,17 @@ class AdminApi:
 
     def is_ready(self) -> bool:
         """Whether /readyz says ok (all start-up hooks are done)."""
+        return not self.why_unready()
+
+    def why_unready(self) -> str:
+        """The checks of /readyz that fail, or that it has no answer; empty if it says ok."""
         try:
-            return self._send("GET", "/readyz", timeout_s=PROBE_TIMEOUT_S)[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
+            status, content = self._send("GET", "/readyz?verbose", timeout_s=PROBE_TIMEOUT_S)
+        except (OSError, http.client.HTTPException) as error:
+            return f"no answer: {error!r}"
+        lines = content.decode(errors="replace").splitlines()
+        failed = [line for line in lines if not line.startswith("[+]")]
+        return "" if status == 200 else f"{status}: {'; '.join(failed)}"
 
     def get(self, path: str) -> Any:
         """The decoded object or list at `path`; ApiRefusedError for an error status."""

@@ -32,7 +32,8 @@ from tests.support.controlplane.store import Store
 
 STAGES = Path(__file__).with_name("stages.yaml")
 SYSTEM_NAMESPACE = "ballast-system"
-START_S = 90.0
+#: A component takes seconds; this is for machines that do much else.
+START_S = 180.0
 #: New ports are taken this often when another process was quicker on one of them.
 PORT_TRIES = 5
 #: Memory is not short here and cores are: collect garbage a quarter as often as usual, and again
@@ -379,7 +380,12 @@ class ControlPlane:
             "kube-scheduler": lambda: is_healthy(self.ports.scheduler, "/readyz"),
             "kwok": lambda: is_healthy(self.ports.kwok, is_tls=False),
         }
-        process.wait_until(checks[process.name], START_S)
+        try:
+            process.wait_until(checks[process.name], START_S)
+        except ControlPlaneError as error:
+            if process.name == API_SERVER:
+                error.add_note(f"/readyz: {self.admin.why_unready()}")
+            raise
 
     def _process(self, name: str) -> Process:
         process = self._processes.get(name)
