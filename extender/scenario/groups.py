@@ -43,8 +43,9 @@ def _view(group: Group, sizes: Mapping[str, int], *, is_root: bool = False) -> G
         min_member = max(min_member or 0, sum(least))
     elif min_member is None:
         min_member = sum(sizes.values()) if is_root else sizes.get(group.name, 0)
-    near = group.topology
-    rule = TopologyRule(near.name, near.required, near.preferred) if near else None
+    near, rule = group.topology, None
+    if near is not None and (near.required or near.preferred):
+        rule = TopologyRule(near.name, near.required, near.preferred)
     name = "" if is_root else group.name
     return GroupView(
         name=name,

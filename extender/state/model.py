@@ -175,7 +175,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TopologyRule(Struct, frozen=True, gc=False):
-    """The topology levels within which pods must (`required`) or should (`preferred`) be placed."""
+    """The topology levels within which pods must (`required`) or should (`preferred`) be placed; at
+    least one is given."""
 
     topology: str
     required: str | None = None

@@ -12,17 +12,13 @@ from typing import Final, TypeVar
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
+from extender.policy.placement.domain_search import DomainPlacer, DomainSearch
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.near_cards import pick_near
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.simulation import Cards, Moment, Simulation
-from extender.policy.placement.topology import (
-    DomainPlacer,
-    DomainSearch,
-    TopologyDomains,
-    beside_one_another,
-)
+from extender.policy.placement.topology import TopologyDomains, beside_one_another
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending

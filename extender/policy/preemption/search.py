@@ -114,7 +114,7 @@ class Search:
     def place_in(
         self, pods: Sequence[PodView], pool: str, frame: NodeSet
     ) -> list[Placement] | None:
-        """As `topology.DomainPlacer.place_in`."""
+        """As `DomainPlacer.place_in`."""
         mark = self.checkpoint()
 
         def place_all(in_order: Sequence[PodView]) -> list[Placement] | None:

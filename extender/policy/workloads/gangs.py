@@ -118,7 +118,7 @@ def has_groups(workload: WorkloadView) -> bool:
 
 def has_topology(workload: WorkloadView) -> bool:
     """Whether any group of the workload has a topology rule."""
-    return workload.tree is not None and _has_rule(workload.tree)
+    return workload.tree is not None and has_rule(workload.tree)
 
 
 def live_pods(workload: WorkloadView) -> list[PodView]:
@@ -146,9 +146,9 @@ def leaves_below(tree: GroupView) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _has_rule(tree: GroupView) -> bool:
-    rules = (group.topology for group in groups_of(tree))
-    return any(rule is not None and (rule.required or rule.preferred) for rule in rules)
+def has_rule(tree: GroupView) -> bool:
+    """Whether the group or any of its descendants has a topology rule."""
+    return any(group.topology is not None for group in groups_of(tree))
 
 
 @lru_cache(maxsize=4096)
