@@ -17,6 +17,7 @@ from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
 from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.placer import Placer
+from extender.policy.placement.request_text import full_text, gpu_text, host_text, main_text
 from extender.policy.placement.simulation import fits_host
 from extender.policy.placement.topology import required_rules
 from extender.policy.workloads.pending import Pending
@@ -125,7 +126,7 @@ class Shortages:
         if not candidates:
             why = node_filter.why_none(pool, pod.constraints)
             if kind.count < kind.n_pods:
-                why = f"{kind.needs(_gpu_text(demand) or _host_text(demand))}; {why}"
+                why = f"{kind.needs(main_text(demand))}; {why}"
             was_refused = pod.refusals.count > 0
             why = f"{why}: {pod.refusals.why}" if pod.refusals.why else why
             return _Cause(Reason.PLACEMENT_REFUSED if was_refused else Reason.NO_MATCHING_NODE, why)
@@ -133,7 +134,7 @@ class Shortages:
         if not fitting:
             permanent = self._permanent_shortage(demand, pool, candidates)
             lack = permanent or self._largest_free(demand, pool, candidates)
-            why = f"{kind.needs(_gpu_text(demand))}; {lack}"
+            why = f"{kind.needs(gpu_text(demand))}; {lack}"
             return _Cause(Reason.INSUFFICIENT_GPU, why, is_permanent=bool(permanent))
         having = [ix for ix in fitting if now.fits_counted(ix, demand)]
         if not having:
@@ -142,7 +143,7 @@ class Shortages:
         if not hosts:
             return self._host_shortage(kind, having)
         if checks_affinity and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
-            needs = kind.needs(_gpu_text(demand) or _host_text(demand))
+            needs = kind.needs(main_text(demand))
             nodes = "the one node" if len(hosts) == 1 else f"the {len(hosts)} nodes"
             why = f"{needs}; pod affinity or anti-affinity bars it from {nodes} with room"
             return _Cause(Reason.POD_AFFINITY_UNMET, why)
@@ -156,11 +157,11 @@ class Shortages:
         n_in = self._count(kind, demand, pool)
         if n_in >= kind.count:
             return None
-        reason, needs = Reason.INSUFFICIENT_GPU, _gpu_text(demand)
+        reason, needs = Reason.INSUFFICIENT_GPU, gpu_text(demand)
         if self._count(kind, Demand(), pool) < kind.count:
             reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, "a pod slot"
         elif not needs or self._count(kind, _bare(demand), pool) >= kind.count:
-            reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, _full_text(demand)
+            reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, full_text(demand)
         n_ever = self.bound.count(Shape(demand, kind.pod.constraints, kind.count), pool)
         if n_ever < kind.count and self.places.pools[pool].elastic is None:
             nodes = self._nodes_text(
@@ -175,7 +176,7 @@ class Shortages:
         self, kinds: Sequence[_PodKind], pods: Sequence[PodView], pool: str
     ) -> _Cause:
         """Why the pods do not all fit at once, although the pods of each shape do."""
-        reason, lack, text_of = Reason.INSUFFICIENT_GPU, "", _gpu_or_host_text
+        reason, lack, text_of = Reason.INSUFFICIENT_GPU, "", main_text
         if not self._fit_at_once(pods, pool):
             if self._fit_without_affinity(pods, pool):
                 reason = Reason.POD_AFFINITY_UNMET
@@ -183,7 +184,7 @@ class Shortages:
                     ", since pod affinity or anti-affinity bars some of them from nodes with room"
                 )
             elif self._fit_at_once(_bare_of(pods), pool):
-                reason, text_of = Reason.INSUFFICIENT_NODE_RESOURCES, _full_text
+                reason, text_of = Reason.INSUFFICIENT_NODE_RESOURCES, full_text
         needs = " and ".join(
             f"{text_of(kind.pod.demand)} in"
             f" {f'each of {kind.count} pods' if kind.count > 1 else 'one pod'}"
@@ -320,7 +321,7 @@ class Shortages:
                 name, most = now.cards.names[ix], max(0, free[ix])
                 why = f"{needs}; a node{beside} has at most {in_words(most)} ({name})"
                 return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
-        why = f"{kind.needs(_host_text(demand))}; no node{beside} has all of that free together"
+        why = f"{kind.needs(host_text(demand))}; no node{beside} has all of that free together"
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
 
     def _with_topology(
@@ -338,7 +339,7 @@ class Shortages:
             room = self.places.roomiest(kind.pod, pool, rule)
             n_most, has_domain = max(n_most, len(pods)), has_domain or room is not None
             if room is not None and 0 < room < kind.count:
-                needs = kind.needs(_gpu_text(kind.pod.demand) or _host_text(kind.pod.demand))
+                needs = kind.needs(main_text(kind.pod.demand))
                 lack = f"no one {level} has a place for all; the roomiest takes {room}"
                 why = f"{needs}; {lack} of {kind.count}"
                 is_fixed = self.places.pools[pool].elastic is None
@@ -353,28 +354,12 @@ class Shortages:
 
 def _kinds(pods: Sequence[PodView]) -> list[_PodKind]:
     """The pods by shape; the shape with the largest GPU request per pod comes first."""
-    first: dict[tuple[Demand, int], PodView] = {}
+    alike: dict[tuple[Demand, int], list[PodView]] = {}
     for pod in pods:
-        first.setdefault((pod.demand, id(pod.constraints)), pod)
-    found = [
-        _PodKind(first[demand, constraints], count, len(pods))
-        for demand, constraints, count in key_of(shapes_of(pods))
-    ]
+        alike.setdefault((pod.demand, id(pod.constraints)), []).append(pod)
+    found = [_PodKind(same[0], len(same), len(pods)) for same in alike.values()]
     found.sort(key=lambda kind: -kind.pod.demand.devices * (kind.pod.demand.milli or 1))
     return found
-
-
-def _gpu_text(demand: Demand) -> str:
-    """The GPU request, as its owner would write it; empty if there is none."""
-    n = demand.devices
-    if n == 0 or (demand.milli == MILLI_PER_GPU and n == 1):
-        return "1 GPU" if n else ""
-    if demand.milli == MILLI_PER_GPU:
-        return f"{n} GPUs on one node"
-    several = f"each of {n} GPUs of one node"
-    if mib := demand.gpu_memory_mib:
-        return f"{mib} MiB of GPU memory on {'one GPU' if n == 1 else several}"
-    return f"{format_gpus(demand.milli)} of {'a GPU' if n == 1 else several}"
 
 
 def _bare(demand: Demand) -> Demand:
@@ -385,23 +370,3 @@ def _bare(demand: Demand) -> Demand:
 def _bare_of(pods: Sequence[PodView]) -> list[PodView]:
     """The pods without their requests for CPU and memory."""
     return [replace(pod, demand=_bare(pod.demand)) for pod in pods]
-
-
-def _gpu_or_host_text(demand: Demand) -> str:
-    """The GPU request, or the request besides GPUs if there is none."""
-    return _gpu_text(demand) or _host_text(demand)
-
-
-def _full_text(demand: Demand) -> str:
-    """The whole request."""
-    return " with ".join(each for each in (_gpu_text(demand), _host_text(demand)) if each)
-
-
-def _host_text(demand: Demand) -> str:
-    """The request besides GPUs."""
-    asked = [f"{n} {name}" for name, n in demand.counted]
-    if demand.cpu_milli:
-        asked.append(format_cpus(demand.cpu_milli))
-    if demand.memory_mib:
-        asked.append(f"{demand.memory_mib} MiB of memory")
-    return " and ".join(asked) or "a pod slot"
