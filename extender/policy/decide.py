@@ -117,7 +117,7 @@ def _allocate_by_policy(preemption: Preemption) -> None:
             _remove_served(session, here, serve_by_priority(preemption, pool, here))
         elif policies[pool] == "demand-weighted":
             here = _pending_in(session, pool)
-            _remove_served(session, here, start_by_demand(session, pool, here))
+            _remove_served(session, here, start_by_demand(session, pool, here, "now"))
     if len(policies) > 1:
         for pool in weighted:
             divide_again(session, session.queues[pool])

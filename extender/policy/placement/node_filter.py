@@ -126,11 +126,8 @@ class NodeFilter:
             if constraints.only_nodes:
                 named = {self._nodes.ix_of(name) for name in constraints.only_nodes}
                 ready = [ix for ix in ready if ix in named]
-            return [ix for ix in ready if self._allows(constraints, ix)]
+            return [ix for ix in ready if not self._why_not(constraints, ix)]
         return [ix for ix in self.candidates(pool, constraints) if ix in frame.nodes]
-
-    def _allows(self, constraints: Constraints, ix: int) -> bool:
-        return not self._why_not(constraints, ix)
 
     def _why_not(self, constraints: Constraints, ix: int) -> str:
         """Why the node is not a candidate, as text; empty if it is one."""

@@ -246,7 +246,8 @@ class Placer:
         """Place every pod in this order, or return None; the caller then undoes what was placed."""
         placed: list[Placement] = []
         for group in alike(in_order):
-            if len(group) > 1 and self._can_place_in_bulk(group):
+            has_counted = bool(group[0].demand.counted)
+            if len(group) > 1 and not has_counted and not self.pod_affinity.concerns(group):
                 more = self._place_same_shape(group, pool, moment, frame)
             else:
                 more = self._place_one_by_one(group, pool, moment, frame)
@@ -328,10 +329,6 @@ class Placer:
         view, demand = self.pools[pool], pod.demand
         placement = view.gpu_placement if demand.wants_gpu else view.cpu_placement
         return placement == "fgd" and not demand.counted and not self._is_packing
-
-    def _can_place_in_bulk(self, pods: Sequence[PodView]) -> bool:
-        """Whether neither counted resources nor pod affinity matter for these pods of one shape."""
-        return not pods[0].demand.counted and not self.pod_affinity.concerns(pods)
 
     def _is_packed(self, pods: Iterable[PodView], pool: str) -> bool:
         return all(

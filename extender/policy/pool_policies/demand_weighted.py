@@ -67,33 +67,7 @@ def divide_again(session: Session, queues: PoolQueues) -> None:
     set_dues(queues, all_queues)
 
 
-def start_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Start all workloads of the pool that can start now; returns those with pods left."""
-    return _start(session, pool, waiting, "now")
-
-
-def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Evict pods above the shares and place workloads below; returns those that do not fit."""
-    waiting = list(waiting)
-    if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
-        surplus = _Surplus(session, pool)
-        surplus.evict()
-        session.places.forget_failures(pool)
-        # A workload that loses pods starts none in the same cycle.
-        losing = surplus.leaves()
-        below = [p for p in waiting if session.queue_of(p.workload, pool) not in losing]
-        others = [p for p in waiting if session.queue_of(p.workload, pool) in losing]
-        before = [(pending, set(pending.nodes)) for pending in below]
-        left = _start(session, pool, below, "later") + others
-        surplus.keep_unused_victims()
-        surplus.plan(before)
-        return left
-    if pool in session.leaving_pools:
-        return _start(session, pool, waiting, "later")
-    return waiting
-
-
-def _start(
+def start_by_demand(
     session: Session, pool: str, waiting: Iterable[Pending], moment: Moment
 ) -> list[Pending]:
     """Start workloads that fit and stay within the shares, in scheduling order; returns those with
@@ -120,6 +94,26 @@ def _start(
                 break
             rest = given
     return left
+
+
+def share_by_demand(session: Session, pool: str, waiting: list[Pending]) -> list[Pending]:
+    """Evict pods above the shares and place workloads below; returns those that do not fit."""
+    if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
+        surplus = _Surplus(session, pool)
+        surplus.evict()
+        session.places.forget_failures(pool)
+        # A workload that loses pods starts none in the same cycle.
+        losing = surplus.leaves()
+        below = [p for p in waiting if session.queue_of(p.workload, pool) not in losing]
+        others = [p for p in waiting if session.queue_of(p.workload, pool) in losing]
+        before = [(pending, set(pending.nodes)) for pending in below]
+        left = start_by_demand(session, pool, below, "later") + others
+        surplus.keep_unused_victims()
+        surplus.plan(before)
+        return left
+    if pool in session.leaving_pools:
+        return start_by_demand(session, pool, waiting, "later")
+    return waiting
 
 
 def _try(session: Session, pending: Pending, pool: str, moment: Moment) -> Pending | Refused | None:

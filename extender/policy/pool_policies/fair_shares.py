@@ -82,12 +82,13 @@ class _CountedDemand:
                 for pool in dict.fromkeys(workload.pools):
                     self._leave_out(workload, pool, startable(workload))
         for pending in session.pending:
-            workload = pending.workload
+            workload, asked = pending.workload, pending.counted or pending.waiting
             for pool in dict.fromkeys(workload.pools):
                 # Waiting pods of a gang must be in the pool of its running pods.
-                if pool not in pending.pools or not self._could_hold(pending, pool):
-                    self._leave_out(workload, pool, pending.waiting)
-                self._leave_out(workload, pool, pending.left_out, instead=pending.taken_in)
+                is_possible = pool in pending.pools and self._could_hold(pending, pool)
+                able = pending.waiting if is_possible else ()
+                if able is not asked:
+                    self._leave_out(workload, pool, asked, instead=able)
 
     def leave_out_later_choices(self) -> list[_LaterChoice]:
         """Leave out workloads with several pools in all but the first that could hold them."""

@@ -21,7 +21,13 @@ from extender.policy.queues.tree import (
     starting_order,
     sum_amounts,
 )
-from extender.policy.workloads.gangs import is_gang, is_satisfied, least_pods, next_chunks
+from extender.policy.workloads.gangs import (
+    is_gang,
+    is_satisfied,
+    least_pods,
+    live_pods,
+    next_chunks,
+)
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
@@ -42,10 +48,10 @@ SortKey = tuple[int, int, int, str]
 class Pending:
     """A workload with waiting pods. `pools` are those it may still use, in order of preference.
 
-    `waiting` is in starting order; `spare` pods are beyond the maximum that may run at once.
-    `left_out` pods could never fit and are not in `waiting`; `taken_in` are the spare pods that
-    replaced them. `live` are the placed pods, including those placed in this cycle; `nodes` has the
-    nodes of the latter by uid.
+    `waiting` is in starting order; `spare` pods are beyond the maximum that may run at once. If
+    `leave_out` changed `waiting`, `counted` are those before, which the queue's requests count.
+    `live` are the placed pods, including those placed in this cycle; `nodes` has the nodes of the
+    latter by uid.
     `is_behind`: in strict order it was not tried, since a workload before it did not fit.
     `only_holds_up`: it could never fit, and only blocks its queue.
     `is_single`: a single pod waits, and may start independently of the workload's other pods.
@@ -61,8 +67,7 @@ class Pending:
     only_holds_up: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
     spare: Sequence[PodView] = ()
-    left_out: Sequence[PodView] = ()
-    taken_in: Sequence[PodView] = ()
+    counted: Sequence[PodView] = ()
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None
     _shapes: Sequence[Shape] | None = None
@@ -115,11 +120,6 @@ class Pending:
         return islice(self.chunks(), 1, _MOST_CHUNKS)
 
     @property
-    def n_live(self) -> int:
-        """The number of placed pods."""
-        return len(self.live)
-
-    @property
     def is_gang(self) -> bool:
         """As `gangs.is_gang`."""
         return is_gang(self.workload)
@@ -162,12 +162,10 @@ class Pending:
         before, uids = self.waiting, {pod.uid for pod in pods}
         stay = [pod for pod in before if pod.uid not in uids]
         spare = [pod for pod in self.spare if pod.uid not in uids]
-        taken_in = spare[: len(before) - len(stay)]
-        self.waiting = [*stay, *taken_in]
+        self.waiting = [*stay, *spare[: len(before) - len(stay)]]
         self.restart()
         if self.chunk:
-            self.left_out = [pod for pod in before if pod.uid in uids]
-            self.taken_in = taken_in
+            self.counted = before
         else:
             self.waiting = before
             self.restart()
@@ -181,11 +179,8 @@ class Pending:
         """Set `is_single` and `sort_key`."""
         workload, is_one = self.workload, len(self.waiting) == 1
         self.is_single = is_one and workload.min_member <= 1 and workload.tree is None
-        self.sort_key = self._key()
-
-    def _key(self) -> SortKey:
-        workload = self.workload
-        return -workload.priority, self._fullness(), workload.created_at, workload.key
+        age, key = workload.created_at, workload.key
+        self.sort_key = -workload.priority, self._fullness(), age, key
 
     def _fullness(self) -> int:
         """-1 for a running gang below its minimum, 0 for a workload without live pods, 1 at the
@@ -198,7 +193,7 @@ class Pending:
             return 0
         if not self.is_surplus:
             return -1
-        return 1 if self.n_live <= least_pods(self.workload) else 2
+        return 1 if len(self.live) <= least_pods(self.workload) else 2
 
 
 class PendingReader:
@@ -220,7 +215,7 @@ class PendingReader:
             waiting = gated
         else:
             first, spare = startable_and_spare(workload)
-            waiting = _in_order([pod for pod in first if pod.state == "gated"])
+            waiting = sorted((p for p in first if p.state == "gated"), key=starting_order)
         now_s = self._snapshot.now_s
         spare = [pod for pod in spare if pod.state == "gated" and _backoff_until(pod) <= now_s]
         backed_off = [pod for pod in waiting if _backoff_until(pod) > now_s]
@@ -249,7 +244,7 @@ def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pen
     """Set the live pods, including moved pods whose successors have a nomination."""
     workload = pending.workload
     moved = [pod for pod in workload.pods if pod.is_terminating and pod.next_node]
-    pending.live = [*moved, *(pod for pod in workload.pods if _is_live(pod))]
+    pending.live = [*moved, *live_pods(workload)]
     pending.nodes = {pod.uid: pod.next_node for pod in moved}
     for pod in moved:
         pending.waiting = _without_successor(pod, pending.waiting)
@@ -266,13 +261,6 @@ def _main_pool(snapshot: Snapshot, pending: Pending) -> str:
         return next(iter(n_in))
     rank = {pool: at for at, pool in enumerate(pending.workload.pools)}
     return min(n_in, key=lambda pool: (-n_in[pool], rank.get(pool, len(rank)), pool))
-
-
-def _in_order(pods: list[PodView]) -> list[PodView]:
-    """The pods in starting order."""
-    if len(pods) > 1:
-        pods.sort(key=starting_order)
-    return pods
 
 
 def _why_not(
@@ -319,7 +307,7 @@ def has_waited_long(workload: WorkloadView, now_s: int) -> bool:
 
 def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     """Why none or too few of the pods may start."""
-    key, n_live, least = pending.workload.key, pending.n_live, least_pods(pending.workload)
+    key, n_live, least = pending.workload.key, len(pending.live), least_pods(pending.workload)
     held = sorted({gate for pod in gated for gate in pod.other_gates})
     if ANNOTATION_HOLD in held:
         n = sum(ANNOTATION_HOLD in pod.other_gates for pod in gated)
@@ -330,8 +318,8 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     if held:
         return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
     if not pending.waiting and pending.nodes:
-        nodes = ", ".join(sorted(_nodes_of_moved(pending)))
-        detail = f"{key}: waits for its moved pods to leave {nodes}"
+        nodes = sorted({pod.node for pod in pending.live if pod.uid in pending.nodes})
+        detail = f"{key}: waits for its moved pods to leave {', '.join(nodes)}"
         return Refused(Reason.WAITING_FOR_VICTIMS, detail)
     if not pending.waiting:
         return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
@@ -356,11 +344,3 @@ def _without_successor(moved: PodView, waiting: Sequence[PodView]) -> Sequence[P
         if pod.demand == moved.demand:
             return [*waiting[:at], *waiting[at + 1 :]]
     return waiting
-
-
-def _nodes_of_moved(pending: Pending) -> set[str]:
-    return {pod.node for pod in pending.live if pod.uid in pending.nodes}
-
-
-def _is_live(pod: PodView) -> bool:
-    return pod.state in ("nominated", "reserved", "bound") and not pod.is_terminating
