@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from extender.api.kinds import Row
 from extender.cycle.rows import successor_row
 from extender.ledger.writer import RowChange
+from extender.policy.workloads.gangs import is_satisfied, live_pods
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
-from extender.state.trees import is_below
 from extender.state.upkeep.upkeep import KeptPlace
 
 #: How long a reservation is kept once the moved pod is gone. A ReplicaSet creates a new pod at
@@ -106,13 +106,7 @@ def _give_up(place: KeptPlace) -> RowChange:
 
 def _may_start(workload: WorkloadView, pairs: Iterable[_Pair]) -> bool:
     """Whether the successors and the placed pods together meet the workload's minimums."""
-    groups = [
-        pod.group
-        for pod in workload.pods
-        if pod.state in ("nominated", "reserved", "bound") and not pod.is_terminating
-    ]
-    groups += [pod.group for _, pod in pairs]
-    return not is_below(workload.tree, workload.min_member, groups)
+    return is_satisfied(workload, [*live_pods(workload), *(pod for _, pod in pairs)])
 
 
 def _change_of(workload: WorkloadView, pairs: Iterable[_Pair], now_s: int) -> RowChange:

@@ -16,11 +16,12 @@ from msgspec import Struct, field
 from extender.api.kinds import Row
 from extender.api.reasons import SENTENCES, Reason
 from extender.cycle import metrics
+from extender.cycle.pod_events import pod_reference
 from extender.cycle.pods.writer import PodWriter, Release
 from extender.cycle.recovery.hold_back import hold_back
 from extender.cycle.recovery.scheduler_watch import SchedulerWatch
 from extender.cycle.rows import row_of
-from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
@@ -177,7 +178,8 @@ class Recovery:
                 continue
             denial = deny(pod.denial, message, now_s, self._back_off_s)
             self._state.set_denial(pod, denial)
-            self._tell(pod, Reason.RELEASE_REFUSED, message)
+            about = pod_reference(pod)
+            self._recorder.record(about, Reason.RELEASE_REFUSED, message, "Warning")
             if await self._writer.give_up(pod, pod.node, row):
                 repairs.free(pod.node, row)
         return set(denied)
@@ -264,12 +266,8 @@ class Recovery:
         for pod in pods:
             why = pod.answer or SENTENCES[Reason.PLACEMENT_REFUSED]
             note = f"not bound on {pod.node}, planned again: {why}"
-            self._tell(pod, Reason.PLACEMENT_REFUSED, note)
+            self._recorder.record(pod_reference(pod), Reason.PLACEMENT_REFUSED, note, "Warning")
             log.warning("pod not bound in time", pod=pod.key, node=pod.node, epoch=pod.epoch)
-
-    def _tell(self, pod: PodView, reason: Reason, note: str) -> None:
-        reference = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
-        self._recorder.record(reference, reason, note, "Warning")
 
     # -- helpers -----------------------------------------------------------------------------
 

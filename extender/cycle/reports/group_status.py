@@ -10,19 +10,19 @@ from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.cycle.reports.conditions import SCHEDULED, STALE, api_time, condition
 from extender.cycle.reports.wait_events import wait_message
+from extender.policy.workloads.gangs import is_satisfied
 from extender.state.model import WorkloadView
-from extender.state.trees import is_below
 
 
 def group_status(
     workload: WorkloadView, wait: Refused | None, before: GpuPodGroupStatus
 ) -> GpuPodGroupStatus:
     """The status of a group with live pods; `wait` is why some of them are pending."""
-    bound = [pod.group for pod in workload.pods if pod.state == "bound"]
-    placed = bound + [pod.group for pod in workload.pods if pod.state == "reserved"]
-    if _are_enough(workload, bound):
+    bound = [pod for pod in workload.pods if pod.state == "bound"]
+    placed = [pod for pod in workload.pods if pod.state in ("bound", "reserved")]
+    if bound and is_satisfied(workload, bound):
         is_scheduled, reason = True, Reason.SCHEDULED
-    elif _are_enough(workload, placed):
+    elif placed and is_satisfied(workload, placed):
         is_scheduled, reason = False, Reason.RESERVED
     else:
         is_scheduled, reason = False, wait.reason if wait else Reason.WAITING_FOR_TURN
@@ -41,10 +41,6 @@ def ended_status(before: GpuPodGroupStatus) -> GpuPodGroupStatus:
     """The status of a group without live pods."""
     others = [each for each in before.conditions if each.type != STALE]
     return replace(before, pending=0, scheduled=0, running=0, conditions=others)
-
-
-def _are_enough(workload: WorkloadView, groups: Sequence[str]) -> bool:
-    return bool(groups) and not is_below(workload.tree, workload.min_member, groups)
 
 
 def _staleness(workload: WorkloadView, before: Sequence[Condition]) -> list[Condition]:
