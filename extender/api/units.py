@@ -218,3 +218,8 @@ def share_milli(mib: int, card_mib: int) -> int:
     if card_mib <= 0:
         return MILLI_PER_GPU + 1
     return -(-mib * MILLI_PER_GPU // card_mib)
+
+
+def api_time(moment: datetime) -> str:
+    """A time as the API writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,6 +13,7 @@ from prometheus_client import Counter
 from extender.api import names
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
+from extender.api.units import api_time
 from extender.dispatch.clusters import WorkerClusters
 from extender.dispatch.kinds import WORKLOADS, Asked, Workload
 from extender.dispatch.nomination import nominate
@@ -162,7 +163,7 @@ class Dispatcher:
             status=status,
             reason=reason,
             message=message,
-            last_transition_time=since or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            last_transition_time=since or api_time(datetime.now(UTC)),
         )
         body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
         try:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from extender.api.units import api_time
 from extender.usage.prices import Prices
 from extender.usage.report import PER_GPU_HOUR, Report
 
@@ -95,15 +96,11 @@ def _period(month: str, day: str) -> dict[str, str]:
     after = (first + timedelta(days=31)).replace(day=1)
     today = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
     return {
-        "BillingPeriodStart": _iso(first),
-        "BillingPeriodEnd": _iso(after),
-        "ChargePeriodStart": _iso(today),
-        "ChargePeriodEnd": _iso(today + timedelta(days=1)),
+        "BillingPeriodStart": api_time(first),
+        "BillingPeriodEnd": api_time(after),
+        "ChargePeriodStart": api_time(today),
+        "ChargePeriodEnd": api_time(today + timedelta(days=1)),
     }
-
-
-def _iso(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _text(amount: Decimal) -> str:

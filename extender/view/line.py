@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from extender.api.reasons import SENTENCES, Reason
-from extender.api.units import format_gpus
+from extender.api.units import api_time, format_gpus
 from extender.policy.placement.explain import NEVER
 from extender.state.model import WorkloadView
 from extender.view.answers import Place, Waiting
@@ -98,7 +98,7 @@ def waiting(
 
 def as_time(unix_s: int) -> str:
     """RFC 3339 in UTC; empty for 0, which means unknown."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if unix_s else ""
+    return api_time(datetime.fromtimestamp(unix_s, UTC)) if unix_s else ""
 
 
 def as_unix_s(time: str) -> int:

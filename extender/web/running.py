@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from extender.api.demand import GROUP_LABELS, USER_LABELS, first_of, read_demand
 from extender.api.objects import Pod
 from extender.api.reasons import Refused
-from extender.api.units import format_gpus
+from extender.api.units import api_time, format_gpus
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -62,4 +62,4 @@ def _name_of(pod: Pod) -> str:
 
 
 def _written(moment: datetime | None) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""
+    return api_time(moment) if moment else ""

@@ -17,6 +17,7 @@ from extender.api.events import Removed, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
+from extender.api.units import api_time
 from extender.cycle import metrics
 from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.release import (
@@ -172,7 +173,7 @@ class PodWriter:
             "status": "True",
             "reason": reason,
             "message": why,
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": api_time(datetime.now(UTC)),
         }
         meta = {"uid": pod.uid}
         if not pod.node:

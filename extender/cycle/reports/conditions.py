@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from extender.api.objects import Condition
 from extender.api.reasons import SENTENCES, Reason
+from extender.api.units import api_time
 from extender.state.workloads.staleness import STALE
 
 #: Whether enough pods of a group are bound.
@@ -26,7 +27,6 @@ __all__ = [
     "STALE",
     "VALID",
     "WITHIN_BUDGET",
-    "api_time",
     "condition",
     "observed",
 ]
@@ -58,8 +58,3 @@ def condition(
 def observed(conditions: Sequence[Condition], generation: int) -> list[Condition]:
     """The same conditions, observed at this generation of the object's spec."""
     return [replace(each, observed_generation=generation) for each in conditions]
-
-
-def api_time(moment: datetime) -> str:
-    """A time as the API writes it: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

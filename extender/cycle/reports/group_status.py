@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
-from extender.cycle.reports.conditions import SCHEDULED, STALE, api_time, condition
+from extender.api.units import api_time
+from extender.cycle.reports.conditions import SCHEDULED, STALE, condition
 from extender.cycle.reports.wait_events import wait_message
 from extender.policy.workloads.gangs import is_satisfied
 from extender.state.model import WorkloadView

@@ -17,7 +17,7 @@ from msgspec import Struct
 from extender.api import names
 from extender.api.events import Upserted
 from extender.api.reasons import Reason
-from extender.cycle.reports.conditions import api_time
+from extender.api.units import api_time
 from extender.cycle.reports.wait_events import SETTLE_S, WAITING, wait_message
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
