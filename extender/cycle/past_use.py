@@ -8,7 +8,7 @@ Recent allocation (`held_lately`) is counted for every node pool, and starts ane
 it only breaks ties between queues with equal shares.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,7 +63,8 @@ class PastUseKeeper:
         if not half_lives and not self._accounts:
             return
         held = {key: share.allocated for key, share in plan.shares.items() if key[1] in half_lives}
-        held |= {(_POOL, pool): amounts for pool, amounts in _capacity(snapshot, half_lives)}
+        capacity = snapshot.nodes.ready_capacity(half_lives)
+        held |= {(_POOL, pool): amounts for pool, amounts in capacity.items()}
         self._accounts = {
             key: self._advanced(key, amounts, snapshot.now_s, half_lives[key[1]])
             for key, amounts in held.items()
@@ -128,15 +129,3 @@ class PastUseKeeper:
 def _as_past_use(account: _Account) -> PastUse:
     gpu, cpu, memory = account.used
     return PastUse(gpu=gpu, cpu=cpu, memory=memory, as_of=account.as_of)
-
-
-def _capacity(snapshot: Snapshot, pools: Mapping[str, int]) -> Iterable[tuple[str, Amounts]]:
-    """What the ready nodes of these pools offer; one pass over the nodes."""
-    nodes, sums = snapshot.nodes, {pool: [0, 0, 0] for pool in pools}
-    for ix, pool in enumerate(nodes.pool):
-        total = sums.get(pool)
-        if total is not None and nodes.is_ready[ix]:
-            total[0] += nodes.gpu_milli(ix)
-            total[1] += nodes.cpu_milli[ix]
-            total[2] += nodes.memory_mib[ix]
-    return ((pool, (total[0], total[1], total[2])) for pool, total in sums.items())

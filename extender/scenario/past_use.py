@@ -38,7 +38,7 @@ class UsageAccounts:
         past = cls(
             half_life_s=int(settings.usage_half_life),
             is_counted=settings.usage_weight not in (0, "0"),
-            capacity=_capacity(cluster),
+            capacity=cluster.free.ready_capacity(cluster.pools),
         )
         stated = {
             (queue.name, pool): tuple(figures.usage_ppm for figures in quota.figures)
@@ -84,14 +84,3 @@ class UsageAccounts:
             )
             pools[pool] = replace(quota, gpu=gpu, cpu=cpu, memory=memory)
         return replace(view, pools=pools)
-
-
-def _capacity(cluster: Cluster) -> dict[str, Amounts]:
-    """The capacity of each pool's ready nodes."""
-    nodes, sums = cluster.free, {pool: [0, 0, 0] for pool in cluster.pools}
-    for ix, pool in enumerate(nodes.pool):
-        if pool in sums and nodes.is_ready[ix]:
-            sums[pool][0] += nodes.gpu_milli(ix)
-            sums[pool][1] += nodes.cpu_milli[ix]
-            sums[pool][2] += nodes.memory_mib[ix]
-    return {pool: (gpu, cpu, memory) for pool, (gpu, cpu, memory) in sums.items()}

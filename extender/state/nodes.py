@@ -330,6 +330,17 @@ class NodeTable:
         """All that queues can be charged for on the node: its cards and MIG instances, in milli."""
         return self.cards.capacity_milli[ix] + slices_milli(self.counted[ix].items())
 
+    def ready_capacity(self, pools: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+        """What the ready nodes of these pools offer: milli-GPU, milli-CPU, MiB; O(nodes)."""
+        sums = {pool: [0, 0, 0] for pool in pools}
+        for ix, pool in enumerate(self.pool):
+            total = sums.get(pool)
+            if total is not None and self.is_ready[ix]:
+                total[0] += self.gpu_milli(ix)
+                total[1] += self.cpu_milli[ix]
+                total[2] += self.memory_mib[ix]
+        return {pool: (gpu, cpu, memory) for pool, (gpu, cpu, memory) in sums.items()}
+
     def fits_counted(self, ix: int, demand: Demand) -> bool:
         """Whether the node has the demand's counted resources free."""
         free = self.free_counted[ix] or {}
