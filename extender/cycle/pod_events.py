@@ -7,6 +7,7 @@ from extender.api.reasons import Reason
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
+from extender.state.pods.facts import PodFacts
 
 
 class PodEvents:
@@ -37,7 +38,7 @@ class PodEvents:
             self._recorder.record(owner_reference(maker, pod.namespace), reason, said, type)
 
 
-def pod_reference(pod: PodView) -> ObjectRef:
+def pod_reference(pod: PodView | PodFacts) -> ObjectRef:
     """The reference to the pod in an Event."""
     return ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
 

@@ -13,8 +13,9 @@ import structlog
 from extender.api import names
 from extender.api.reasons import SENTENCES, Reason
 from extender.cycle import metrics
+from extender.cycle.pod_events import pod_reference
 from extender.cycle.pods.writer import PodWriter
-from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.kube.recorder import EventRecorder
 from extender.state.cluster import ClusterState
 from extender.state.fleet.foreign import ForeignPod
 from extender.state.pods.facts import PodFacts
@@ -77,7 +78,7 @@ class UnledgeredKeeper:
             f"{SENTENCES[Reason.UNLEDGERED]}: {pod.n_cards} on node {facts.node};"
             f" {will}, and they count for no project. {_cure(pod)}"
         )
-        self._recorder.record(_reference(facts), Reason.UNLEDGERED, note, "Warning")
+        self._recorder.record(pod_reference(facts), Reason.UNLEDGERED, note, "Warning")
         log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
 
     async def _evict(self, pod: ForeignPod) -> None:
@@ -114,10 +115,6 @@ def _cure(pod: ForeignPod) -> str:
 def _can_be_evicted(facts: PodFacts) -> bool:
     """Whether an eviction has an effect: kubelet recreates static pods whatever is deleted."""
     return not facts.is_mirror and not facts.is_terminating
-
-
-def _reference(facts: PodFacts) -> ObjectRef:
-    return ObjectRef("v1", "Pod", facts.name, facts.namespace, facts.uid)
 
 
 def _key(facts: PodFacts) -> str:
