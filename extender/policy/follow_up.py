@@ -69,7 +69,7 @@ class Rounds:
     def snapshot_after(self) -> Snapshot:
         """The snapshot on which the next round decides; its table is a copy."""
         left, placed = self._budgets.left, frozenset(self._placed())
-        moved = frozenset(move.placement.pod.uid for plan in self._plans for move in plan.moves)
+        moved = frozenset(move.pod.uid for plan in self._plans for move in plan.moves)
         return dataclasses.replace(
             self._now, nodes=self.nodes.copy(), budgets=left, placed=placed, moved=moved
         )
@@ -79,7 +79,7 @@ class Rounds:
         for plan in self._plans:
             for admission in plan.admissions:
                 yield from (placement.pod.uid for placement in admission.placements)
-            yield from (move.placement.pod.uid for move in plan.moves)
+            yield from (move.pod.uid for move in plan.moves)
 
     def _carry_out(self, plan: Plan) -> None:
         """Apply the plan to the table, views and tally: placed pods run, evicted pods are pending.
@@ -93,7 +93,7 @@ class Rounds:
             self._release(pod)
             after.set(eviction.workload, pod.uid, pod.made_again() if pod.is_controlled else None)
         for move in plan.moves:
-            pod = move.placement.pod
+            pod = move.pod
             self._release(pod)
             self._hold(move.placement)
             after.set(move.workload, pod.uid, _started(move.placement, now_s))
@@ -231,8 +231,8 @@ class _NetChange:
         """Compute the difference."""
         rounds = self.rounds
         for each in rounds.evictions():
-            self._victims.setdefault(_uid_of(each), each)
-        evicted = {_uid_of(each) for each in rounds.evictions() if isinstance(each, Eviction)}
+            self._victims.setdefault(each.pod.uid, each)
+        evicted = {each.pod.uid for each in rounds.evictions() if isinstance(each, Eviction)}
         only_moved = self._victims.keys() - evicted
         changes = list(rounds.changes())
         ends = {pod.uid: pod for _, after in changes for pod in after.pods if pod.node}
@@ -345,10 +345,6 @@ def _has_victims(plan: Plan) -> bool:
 def _is_new(admission: Admission) -> bool:
     """Whether the admission is more than a nomination of an earlier cycle."""
     return any(placement.pod.state != "nominated" for placement in admission.placements)
-
-
-def _uid_of(each: Eviction | Move) -> str:
-    return each.pod.uid if isinstance(each, Eviction) else each.placement.pod.uid
 
 
 def _is_same_placement(one: PodView, other: PodView) -> bool:

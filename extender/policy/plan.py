@@ -113,8 +113,7 @@ class Eviction(Struct, frozen=True, gc=False):
 class Move(Struct, frozen=True, gc=False):
     """A pod to evict that is placed elsewhere in the same plan, where its work starts again.
 
-    `placement.pod` is the evicted pod; its successor gets the placement. Other fields as in
-    `Eviction`.
+    The pod's successor gets the placement. Other fields as in `Eviction`.
     """
 
     placement: Placement
@@ -122,6 +121,11 @@ class Move(Struct, frozen=True, gc=False):
     reason: Reason
     beneficiary: str
     note: str
+
+    @property
+    def pod(self) -> PodView:
+        """The evicted pod."""
+        return self.placement.pod
 
 
 def leaves_with(each: Eviction | Move) -> str:

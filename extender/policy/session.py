@@ -278,7 +278,7 @@ class Session:
     def keep(self, uids: Collection[str]) -> None:
         """Remove the evictions and moves of these pods; `has_victims` and `is_shrinking` stay."""
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
-        self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]
+        self._moves = [each for each in self._moves if each.pod.uid not in uids]
 
     def hold_back(
         self, pods: Iterable[PodView], workloads: Iterable[WorkloadView], project: str = ""
@@ -302,7 +302,7 @@ class Session:
         yield from (place.node for placed in self._placed.values() for place in placed)
         yield from (eviction.pod.node for eviction in self._evictions)
         for move in self._moves:
-            yield from (move.placement.pod.node, move.placement.node)
+            yield from (move.pod.node, move.placement.node)
 
     def has_leaving_pods(self) -> bool:
         """Whether this cycle evicts or moves a pod."""

@@ -109,7 +109,7 @@ def _evicted(evictions: Iterable[Eviction], names: dict[str, str]) -> Iterator[s
 
 def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
     for move in moves:
-        pod, to = move.placement.pod, move.placement.node
+        pod, to = move.pod, move.placement.node
         receiver = (
             f" for {names.get(move.beneficiary, move.beneficiary)}" if move.beneficiary else ""
         )

@@ -50,7 +50,7 @@ def read_plan(world: World, plan: Plan, cycle: int) -> Outcome:
         was = before[eviction.pod.uid]
         after[eviction.pod.uid] = Place("evicted", was.node, was.cards)
     for move in plan.moves:
-        was, to = before[move.placement.pod.uid], move.placement
+        was, to = before[move.pod.uid], move.placement
         after[to.pod.uid] = Place("nominated", to.node, to.cards, was.node, was.cards)
     return Outcome(cycle, before, after, plan, _fair_shares(plan))
 

@@ -249,7 +249,7 @@ class Record:
         for each in leaving(picture.plan):
             key = _what(each), each.workload, each.beneficiary
             self._keys[key[0]].add(each.workload)
-            found.setdefault(key, []).append(_pod_of(each))
+            found.setdefault(key, []).append(each.pod)
             notes.setdefault(key, each.note)
         for key, pods in found.items():
             what, workload, beneficiary = key
@@ -359,7 +359,3 @@ def _taken_for(picture: Picture, key: str) -> dict[str, int]:
 
 def _what(each: Eviction | Move) -> str:
     return "stops" if isinstance(each, Eviction) else "moves"
-
-
-def _pod_of(each: Eviction | Move) -> PodView:
-    return each.pod if isinstance(each, Eviction) else each.placement.pod

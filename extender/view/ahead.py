@@ -103,7 +103,7 @@ class Ahead:
             left = eviction.pod.made_again() if eviction.pod.is_controlled else None
             after.setdefault(eviction.workload, {})[eviction.pod.uid] = left
         for move in plan.moves:
-            pod = move.placement.pod
+            pod = move.pod
             self._stop(move.workload, pod)
             after.setdefault(move.workload, {})[pod.uid] = self._start(move.placement)
         for admission in plan.admissions:

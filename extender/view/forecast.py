@@ -199,7 +199,7 @@ def _leaving_s(picture: Picture) -> int:
     """The longest termination time of terminating pods and victims, in seconds."""
     snapshot, plan = picture.snapshot, picture.without_budgets
     uids = {each.pod.uid for each in plan.evictions}
-    uids |= {move.placement.pod.uid for move in plan.moves}
+    uids |= {move.pod.uid for move in plan.moves}
     grace_s = 0
     for workload in snapshot.workloads.values():
         for pod in workload.pods:

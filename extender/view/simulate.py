@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from extender.api.months import PER_GPU_HOUR
 from extender.api.units import MILLI_PER_GPU, format_gpus, parse_gpus
-from extender.policy.plan import Eviction, Move
+from extender.policy.plan import Eviction
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.state.model import PodView, WorkloadView
 from extender.view.answers import AsOf, Change, Job, SimulationSpec, SimulationStatus
@@ -165,12 +165,8 @@ def _lost_by_fate(picture: Picture) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for each in leaving(picture.plan):
         fate = each.workload, "stops" if isinstance(each, Eviction) else "moves"
-        found[fate] = found.get(fate, 0) + lost_milli_seconds(picture, _pod_of(each))
+        found[fate] = found.get(fate, 0) + lost_milli_seconds(picture, each.pod)
     return found
-
-
-def _pod_of(each: Eviction | Move) -> PodView:
-    return each.pod if isinstance(each, Eviction) else each.placement.pod
 
 
 def lost_milli_seconds(picture: Picture, pod: PodView) -> int:
@@ -189,7 +185,7 @@ def format_hours(milli_seconds: int) -> str:
 
 def _lost(picture: Picture) -> int:
     """Milli-GPU-seconds that the plan's evictions and moves waste."""
-    return sum(lost_milli_seconds(picture, _pod_of(each)) for each in leaving(picture.plan))
+    return sum(lost_milli_seconds(picture, each.pod) for each in leaving(picture.plan))
 
 
 def _lost_by_drain(before: Picture, spec: SimulationSpec) -> int:
@@ -221,7 +217,7 @@ def fates_of(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
     for move in plan.moves:
         fates = found.setdefault(move.workload, {})
         n, milli, _ = fates.get("moves", (0, 0, ""))
-        to = f"{move.placement.pod.node} -> {move.placement.node}"
+        to = f"{move.pod.node} -> {move.placement.node}"
         fates["moves"] = (n + 1, milli + move.placement.milli, to)
     for key, refused in plan.waits.items():
         workload = picture.snapshot.workloads.get(key)

@@ -198,13 +198,13 @@ _ATTEMPTS: Final[dict[str, Callable[[Trial], WayOut | None]]] = {
 def _effect(picture: Picture, plan: Plan) -> str:
     """What the plan does to other workloads in addition to the current plan, by project."""
     anyway = {eviction.pod.uid for eviction in picture.plan.evictions}
-    anyway |= {move.placement.pod.uid for move in picture.plan.moves}
+    anyway |= {move.pod.uid for move in picture.plan.moves}
     stopped: Counter[str] = Counter()
     for eviction in plan.evictions:
         if eviction.pod.uid not in anyway:
             victim = picture.snapshot.workloads.get(eviction.workload)
             stopped[victim.project if victim else ""] += eviction.pod.held_milli
-    moved = sum(move.placement.pod.uid not in anyway for move in plan.moves)
+    moved = sum(move.pod.uid not in anyway for move in plan.moves)
     parts = [
         f"{count_gpus(milli)} of {project} taken" for project, milli in sorted(stopped.items())
     ]

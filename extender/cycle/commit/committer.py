@@ -172,7 +172,7 @@ class Committer:
                 row = row_of(admission.workload, placement, state=admission.state, **made)
                 of.setdefault(placement.node, []).append(row)
         for move in plan.moves:
-            placement, owner = move.placement, self._state.owner_of(move.placement.pod)
+            placement, owner = move.placement, self._state.owner_of(move.pod)
             if owner:
                 of = rows.setdefault(_nominated(leaves_with(move)), {})
                 row = kept_row(snapshot.workloads[move.workload], placement, owner, **made)

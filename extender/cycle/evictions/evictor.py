@@ -299,4 +299,4 @@ def _defer_last_workloads(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
 def _as_eviction(move: Move) -> Eviction:
     """The eviction of the pod that is moved."""
     note = f"a place on node {move.placement.node} is kept for the pod that replaces it"
-    return Eviction(move.placement.pod, move.workload, move.reason, move.beneficiary, note)
+    return Eviction(move.pod, move.workload, move.reason, move.beneficiary, note)

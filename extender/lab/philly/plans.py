@@ -37,7 +37,7 @@ def read_plan(plan: Plan) -> Steps:
     steps = Steps()
     for move in plan.moves:
         steps.moves[move.workload] = move.beneficiary
-        steps.places.setdefault(move.workload, {})[move.placement.pod.uid] = move.placement
+        steps.places.setdefault(move.workload, {})[move.pod.uid] = move.placement
     for eviction in plan.evictions:
         steps.stops[eviction.workload] = eviction.beneficiary
     for admission in plan.admissions:
