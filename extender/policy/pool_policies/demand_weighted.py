@@ -32,7 +32,8 @@ from extender.api.units import count_gpus, format_gpus
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.simulation import Moment
 from extender.policy.plan import Eviction
-from extender.policy.pool_policies.demand_shares import divide_by_demand, surplus_key
+from extender.policy.pool_policies.demand_shares import divide_by_demand
+from extender.policy.pool_policies.queue_demands import surplus_key
 from extender.policy.preemption.candidate_table import find_candidates
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
