@@ -83,12 +83,12 @@ class Session:
     def __post_init__(self) -> None:
         snapshot = self.snapshot
         node_filter = NodeFilter(snapshot.nodes, snapshot.now_s, _kept_for_shares(snapshot))
-        beside = PodAffinity(snapshot)
-        self.sim = Simulation(snapshot.nodes, beside or None)
+        affinity = PodAffinity(snapshot)
+        self.sim = Simulation(snapshot.nodes, affinity or None)
         topologies = TopologyDomains(snapshot.topologies, snapshot.nodes)
         fragmentation = Fragmentation(snapshot, self.sim)
         self.places = Placer(
-            self.sim, node_filter, topologies, snapshot.pools, beside, fragmentation
+            self.sim, node_filter, topologies, snapshot.pools, affinity, fragmentation
         )
         self.capacity_bound = CapacityBound(snapshot.nodes, node_filter, topologies)
         self.shortages = Shortages(self.places, self.capacity_bound)

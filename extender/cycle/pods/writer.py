@@ -143,7 +143,7 @@ class PodWriter:
         name: str,
         uid: str,
         *,
-        grace_s: int | None = None,
+        grace_s: int | None,
         is_dry_run: bool = False,
     ) -> Outcome:
         """Like `evict`, for a pod without a view."""

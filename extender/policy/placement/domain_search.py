@@ -48,14 +48,14 @@ class DomainPlacer(Protocol):
 class DomainSearch:
     """Places one chunk in the domains of its groups.
 
-    The capacity of a domain is counted on table `could`: the most that could become free.
+    `most_free` has the most that could become free on each node: the capacity of the domains.
     """
 
     topologies: TopologyDomains
     node_filter: NodeFilter
     pool: str
     placer: DomainPlacer
-    could: NodeTable
+    most_free: NodeTable
     held_by_leaf: dict[str, list[int]] = field(default_factory=dict)
     _clipped: dict[tuple[NodeSet, NodeSet], NodeSet] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class DomainSearch:
             if pod.uid in again:
                 # The pod was placed before and is placed anew.
                 continue
-            ix = self.could.ix_of(pending.nodes.get(pod.uid) or pod.node)
+            ix = self.most_free.ix_of(pending.nodes.get(pod.uid) or pod.node)
             if ix is not None:
                 self.held_by_leaf.setdefault(pod.group, []).append(ix)
         return self._place_group(tree, chunk, frame)
@@ -295,7 +295,7 @@ class DomainSearch:
         if is_avoiding:
             candidates = self.node_filter.unavoided(candidates, shape.constraints)
         counts = array("i", bytes(4 * len(candidates)))
-        count_room(self.could, shape.demand, candidates, 1 << 20, counts)
+        count_room(self.most_free, shape.demand, candidates, 1 << 20, counts)
         rooms = dict.fromkeys(level.frames, 0)
         for ix, count in zip(candidates, counts, strict=True):
             domain = level.domains.get(ix)
@@ -305,7 +305,7 @@ class DomainSearch:
 
     def _capped(self, ix: int, shape: Shape, count: int) -> int:
         """`count`, capped by the free counted resources of the node."""
-        free = self.could.free_counted[ix] or {}
+        free = self.most_free.free_counted[ix] or {}
         return min(count, *(free.get(name, 0) // n for name, n in shape.demand.counted))
 
 

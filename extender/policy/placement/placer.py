@@ -84,7 +84,7 @@ class Placer:
         if frame is not WHOLE_POOL:
             return self.place_in(pods, pool, moment, frame)
         shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
-        if self._failed and self.has_failed(shapes, pool, moment):
+        if self._failed and self._has_failed(shapes, pool, moment):
             return None
         placed: list[Placement] | None
         if len(pods) == 1:
@@ -105,12 +105,12 @@ class Placer:
         self.sim.rollback(mark)
         return placed is not None
 
-    def domains(self, pool: str, placer: DomainPlacer, could: NodeTable) -> DomainSearch:
+    def domains(self, pool: str, placer: DomainPlacer, most_free: NodeTable) -> DomainSearch:
         """The search through topology domains; `placer` holds the placements.
 
-        `could` has the most that could become free on each node.
+        `most_free` has the most that could become free on each node.
         """
-        return DomainSearch(self.topologies, self.node_filter, pool, placer, could)
+        return DomainSearch(self.topologies, self.node_filter, pool, placer, most_free)
 
     def nearness(self, workload: WorkloadView, chunk: Sequence[PodView]) -> GroupView | None:
         """The tree of groups that confines the chunk to topology domains; None if nothing does."""
@@ -227,14 +227,6 @@ class Placer:
             found = array("i", [ix for ix in found if table.fits_counted(ix, demand)])
         return self.pod_affinity.allowed(pod, found, moment)
 
-    def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
-        """Whether a shape as easy to place as one of these has already failed."""
-        for known in self._failed.get((pool, moment, pool in self.open_pools), ()):
-            for shape in shapes:
-                if shape.is_no_easier_than(known):
-                    return True
-        return False
-
     def forget_failures(self, pool: str) -> None:
         """Something in the pool was released, so shapes that failed for `later` may fit."""
         for is_open in (False, True):
@@ -339,6 +331,14 @@ class Placer:
         view = self.pools[pool]
         rule = view.gpu_placement if pod.demand.is_gpu_work else view.cpu_placement
         return kernel.BINPACK if self._is_packing else _RULES[rule]
+
+    def _has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
+        """Whether a shape as easy to place as one of these has already failed."""
+        for known in self._failed.get((pool, moment, pool in self.open_pools), ()):
+            for shape in shapes:
+                if shape.is_no_easier_than(known):
+                    return True
+        return False
 
     def _remember_failure(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
         # For a chunk of several shapes it is not known which one failed.

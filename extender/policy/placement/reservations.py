@@ -219,23 +219,23 @@ class Reservations:
             return None
         self._n_searches[pool] = n_searches + 1
         future = self.future
-        could = self.take_back(leaf, pending, pool, ends)
-        evicted = future.running(pool, could.could_take_running)
+        take_back = self.take_back(leaf, pending, pool, ends)
+        evicted = future.running(pool, take_back.could_take_running)
         uids = {end.pod.uid for end in evicted}
         ends = [end for end in ends if end.pod.uid not in uids]
         found = future.first_start(pending, pool, evicted, ends)
         if found is None:
             return None
         n_ended, placed = found
-        could = self.take_back(leaf, pending, pool, ends[:n_ended])
-        if not could.is_allowed or not (
-            could.is_entitled or self._may_exceed_share(leaf, pending, pool)
+        take_back = self.take_back(leaf, pending, pool, ends[:n_ended])
+        if not take_back.is_allowed or not (
+            take_back.is_entitled or self._may_exceed_share(leaf, pending, pool)
         ):
             return None
         # Only idle cards are kept. Any entitled workload may take cards from running pods, which is
         # bounded, unlike a stream of new workloads.
         cards = future.idle_of(placed)
-        return BackfillReservation(pending.workload.key, ends[n_ended - 1].end_s, cards, could)
+        return BackfillReservation(pending.workload.key, ends[n_ended - 1].end_s, cards, take_back)
 
     def _may_reserve(self, leaf: Queue, pending: Pending, pool: str) -> bool:
         """Whether the workload requests more than one GPU, and its queues deserve the request or
@@ -325,13 +325,13 @@ def _beside_used_quotas(queues: PoolQueues, queue: Queue, exceeded: Sequence[Que
     """
     parent = queue.parent
     if parent is None:
-        whole, beside = queues.capacity[GPU], queues.roots
+        whole, siblings = queues.capacity[GPU], queues.roots
     else:
-        whole, beside = parent.deserves[GPU], parent.children
+        whole, siblings = parent.deserves[GPU], parent.children
         if parent in exceeded:
             whole = _beside_used_quotas(queues, parent, exceeded)
     return whole - sum(
-        min(each.quota[GPU], each.share[GPU]) for each in beside if each is not queue
+        min(each.quota[GPU], each.share[GPU]) for each in siblings if each is not queue
     )
 
 

@@ -181,7 +181,7 @@ class _Surplus:
         Once evicted they would be pending in all of these pools, and change the shares there.
         """
         candidates, statement = self.candidates, self.statement
-        beside = self.session.places.pod_affinity
+        affinity = self.session.places.pod_affinity
         for unit in reversed(list(statement.units.values())):
             if len(candidates.workloads[unit.w].pools) < 2:
                 continue
@@ -195,7 +195,7 @@ class _Surplus:
                 not candidates.is_legal(unit.w)
                 or any(statement.is_over(ix) for _, ix in places)
                 or any(queue.allocated[r] > queue.limit[r] for queue in chain for r in RESOURCES)
-                or not all(beside.is_apart(pod, ix) for pod, ix in places)
+                or not all(affinity.is_apart(pod, ix) for pod, ix in places)
             ):
                 statement.rollback(mark)
 
@@ -221,15 +221,15 @@ class _Surplus:
     def _evict_surplus_of(self, w: int, protection: bytearray) -> None:
         """Evict unit by unit until the workload is within its share, then keep needless victims."""
         statement, candidates, leaf = self.statement, self.candidates, self.candidates.leaves[w]
-        beside = self.session.places.pod_affinity
-        unsatisfied, evicted = beside.unsatisfied(), list[EvictionUnit]()
+        affinity = self.session.places.pod_affinity
+        unsatisfied, evicted = affinity.unsatisfied(), list[EvictionUnit]()
         while _is_surplus(leaf):
             unit = self._next_unit(w, protection)
             if unit is None:
                 break
             mark = statement.checkpoint()
             statement.evict(unit)
-            if beside.leaves_unsatisfied(unsatisfied):
+            if affinity.leaves_unsatisfied(unsatisfied):
                 # A pod placed in this cycle needs these pods as affinity peers.
                 statement.rollback(mark)
                 break

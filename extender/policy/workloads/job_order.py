@@ -51,7 +51,7 @@ Precedence = tuple[bool, int]
 NO_PRECEDENCE: Final[Precedence] = (False, 0)
 
 
-def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKey:
+def turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
     """The sort key of a queue whose next workload requests `need`; `has_waited`: for long."""
     tier, has_no_due = IN_QUOTA, False
     after = before = lately = surplus = 0
