@@ -9,27 +9,15 @@ from msgspec.structs import replace
 from extender.api.objects import Condition
 from extender.api.reasons import SENTENCES, Reason
 from extender.api.units import api_time
-from extender.state.workloads.staleness import STALE
 
 #: Whether enough pods of a group are bound.
 SCHEDULED: Final = "Scheduled"
 #: Whether every field is understood and every reference exists.
 VALID: Final = "Valid"
-
 #: Whether the pods of a queue hold more than its quota.
 OVER_QUOTA: Final = "OverQuota"
 #: Whether a project has GPU-hours of the month left in every node pool with a budget.
 WITHIN_BUDGET: Final = "WithinBudget"
-
-__all__ = [
-    "OVER_QUOTA",
-    "SCHEDULED",
-    "STALE",
-    "VALID",
-    "WITHIN_BUDGET",
-    "condition",
-    "observed",
-]
 
 
 def condition(

@@ -9,10 +9,11 @@ from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.api.units import api_time
-from extender.cycle.reports.conditions import SCHEDULED, STALE, condition
+from extender.cycle.reports.conditions import SCHEDULED, condition
 from extender.cycle.reports.wait_events import wait_message
 from extender.policy.workloads.gangs import is_satisfied
 from extender.state.model import WorkloadView
+from extender.state.workloads.staleness import STALE
 
 
 def group_status(

@@ -5,7 +5,7 @@ import pytest
 from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
-from extender.cycle.reports.conditions import SCHEDULED, STALE, VALID, condition, observed
+from extender.cycle.reports.conditions import SCHEDULED, VALID, condition, observed
 from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.queue_status import over_quota, queue_status, validity
 from extender.cycle.reports.seen import Seen
@@ -14,6 +14,7 @@ from extender.state.model import GroupView, PodState, PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.problems import Problem
 from extender.state.snapshot import Snapshot
+from extender.state.workloads.staleness import STALE
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 
