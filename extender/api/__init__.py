@@ -1,4 +1,4 @@
-"""The vocabulary of Ballast: names, units, reasons, kinds. A leaf: it imports nothing of ours.
+"""The vocabulary of Ballast: names, units, reasons and kinds, which all other packages import.
 
-Nothing here does I/O. Everything else in the project agrees by importing from here.
+It imports no other package of the project and does no I/O.
 """

@@ -1,8 +1,8 @@
-"""Which cards of a node are near one another, as labels of its Node say it.
+"""Sets of cards of a node that are near one another, from labels of its Node.
 
-A label for each kind of nearness, written by the cluster's administrator. Its value lists sets of
-cards, with a dot between two of them: `0-3.4-7`. A set is a card, a range of cards, or several of
-these with a `_` between: `0_2.1_3`. No card is in two sets of one label; a card may be in none.
+The cluster's administrator sets one label for each kind of nearness: NUMA node, PCIe switch,
+NVLink. Its value lists sets of cards, separated by dots: `0-3.4-7`. A set is a list of cards and
+ranges of cards, separated by `_`: `0_2.1_3`. A card is in at most one set of a label.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Final
 from extender.api import names
 from extender.api.units import UnitError
 
-#: The widest first.
+#: From the widest kind of nearness to the narrowest.
 LABELS: Final = (names.LABEL_CARDS_BY_NUMA, names.LABEL_CARDS_BY_PCIE, names.LABEL_CARDS_BY_NVLINK)
 _PART: Final = re.compile(r"([0-9]|[1-5][0-9]|6[0-3])(?:-([0-9]|[1-5][0-9]|6[0-3]))?", re.ASCII)
 
@@ -23,12 +23,12 @@ CardSets = tuple[frozenset[int], ...]
 
 
 def read_card_sets(labels: Mapping[str, str]) -> tuple[CardSets, ...]:
-    """The sets of each label that is there, the widest kind first; raises UnitError."""
+    """The sets of each label that is present, the widest kind first; raises UnitError."""
     return tuple(_parse(key, labels[key]) for key in LABELS if key in labels)
 
 
 def known_card_sets(labels: Mapping[str, str]) -> tuple[CardSets, ...]:
-    """The same without the labels that are not understood."""
+    """Like `read_card_sets`, but skips labels that are not understood."""
     found = []
     for key in LABELS:
         if key in labels:

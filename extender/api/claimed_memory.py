@@ -1,7 +1,7 @@
-"""How much memory a claim gets of a card that several claims share.
+"""How much memory of a shared card a claim gets.
 
-Consumable capacity (KEP 5075): kube-scheduler rounds what a claim asks for by the request policy of
-the device, in bytes (`dynamic-resource-allocation`, `structured/internal/incubating`,
+Consumable capacity (KEP 5075): kube-scheduler rounds the request of a claim up by the request
+policy of the device, in bytes (`dynamic-resource-allocation`, `structured/internal/incubating`,
 `calculateConsumedCapacity` and `violatesPolicy`).
 """
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from extender.api.objects import Quantity
 from extender.api.units import parse_quantity
 
-#: The only capacity of a card that claims consume; a device with others is no card that is shared.
+#: The capacity of a card that claims consume; a device with any other capacity is no shared card.
 MEMORY: Final = "memory"
 _MIB: Final = 2**20
 
@@ -26,7 +26,7 @@ class CapacityRange(Struct, gc=False):
 
 
 class RequestPolicy(Struct, rename="camel", gc=False):
-    """Which amounts claims may consume; `default` is what one gets that names none."""
+    """Which amounts claims may consume; `default` is for claims that state no amount."""
 
     default: Quantity | None = None
     valid_range: CapacityRange | None = None
@@ -34,9 +34,9 @@ class RequestPolicy(Struct, rename="camel", gc=False):
 
 
 class MemorySteps(Struct, frozen=True, gc=False):
-    """The amounts of memory that a card gives to one claim, in bytes; 0 and no `values`: any.
+    """The amounts of memory that one claim may get, in bytes; any amount if all fields are empty.
 
-    `values` ascend. With a `step`, an amount is `least` and so many steps.
+    `values` are in ascending order. With a `step`, an amount is `least` plus a multiple of `step`.
     """
 
     least: int = 0
@@ -45,7 +45,7 @@ class MemorySteps(Struct, frozen=True, gc=False):
     values: tuple[int, ...] = ()
 
     def given_mib(self, asked_mib: int) -> int:
-        """MiB that a claim for `asked_mib` gets, rounded up; 0 where the card gives none."""
+        """MiB that a claim for `asked_mib` gets, rounded up; 0 if the card cannot satisfy it."""
         asked = asked_mib * _MIB
         if self.values:
             given = next((value for value in self.values if value >= asked), 0)
@@ -57,7 +57,7 @@ class MemorySteps(Struct, frozen=True, gc=False):
 
 
 def memory_steps(policy: RequestPolicy | None) -> MemorySteps:
-    """What the policy comes to; raises UnitError."""
+    """The amounts that the policy allows; raises UnitError."""
     if policy is None:
         return MemorySteps()
     if policy.valid_values:
@@ -71,7 +71,6 @@ def memory_steps(policy: RequestPolicy | None) -> MemorySteps:
 
 
 def read_mib(asked: Quantity) -> int:
-    """The MiB that a claim asks for, 0 where the amount is no whole number of them; may raise
-    UnitError."""
+    """The MiB that a claim requests, 0 unless it is a whole number of MiB; raises UnitError."""
     n_bytes = parse_quantity(asked)
     return 0 if n_bytes % _MIB else n_bytes // _MIB

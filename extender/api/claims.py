@@ -1,10 +1,9 @@
-"""Cards that dynamic resource allocation gives: what of resource.k8s.io/v1 is read, and which
-claims are understood.
+"""Cards by dynamic resource allocation: projections of resource.k8s.io/v1, and the claims that
+Ballast supports.
 
-A DeviceClass gives cards where its label `ballast.dev/cards-of` names the driver that publishes
-them. Of that driver, every device is a card whose attribute `type` is `gpu` or absent. One that
-may be allocated to several claims at once is a card where claims consume its memory, and nothing
-else of it.
+A DeviceClass provides cards if its label `ballast.dev/cards-of` names the driver that publishes
+them. A device of that driver is a card if its attribute `type` is `gpu` or absent. A device that
+may be allocated to several claims is a shared card if memory is its only capacity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +16,9 @@ from extender.api.claimed_memory import MEMORY, RequestPolicy, read_mib
 from extender.api.objects import ObjectMeta, Quantity
 from extender.api.units import UnitError
 
-#: NVIDIA's class and its driver have one name; the class needs no label.
+#: Name of NVIDIA's driver and of its DeviceClass, which needs no label.
 NVIDIA_DRIVER: Final = "gpu.nvidia.com"
-#: Value of the label on a DeviceClass whose devices are no cards, such as network cards.
+#: Value of the label on a DeviceClass without GPUs, such as one of network cards.
 NO_CARDS: Final = "none"
 _CARD: Final = "gpu"
 _EXACT_COUNT: Final = "ExactCount"
@@ -30,7 +29,7 @@ _REMEDY: Final = (
 
 
 class DeviceAttribute(Struct, gc=False):
-    """One of `string`, `version`, `int` and `bool` is set; the text ones are read."""
+    """Value of an attribute; only `string` is read of `string`, `version`, `int` and `bool`."""
 
     string: str = ""
 
@@ -52,7 +51,7 @@ class SliceDevice(Struct, rename="camel", gc=False):
     taints: list[DeviceTaint] | None = None
 
     def text(self, *attributes: str) -> str:
-        """The first of these attributes that the device has, whatever its domain."""
+        """The value of the device's first attribute with one of these names, in any domain."""
         for key, value in (self.attributes or {}).items():
             if key.rpartition("/")[2] in attributes and value.string:
                 return value.string
@@ -60,17 +59,17 @@ class SliceDevice(Struct, rename="camel", gc=False):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a card, and no part of one."""
+        """Whether the device is a card and not a part of one."""
         return self.text("type") in ("", _CARD)
 
     @property
     def is_card(self) -> bool:
-        """Whether it is a whole card that one claim gets."""
+        """Whether the device is a card that only one claim gets."""
         return self.is_gpu and not self.allow_multiple_allocations
 
     @property
     def is_shared_card(self) -> bool:
-        """Whether it is a card of which several claims get memory, and nothing else."""
+        """Whether the device is a card whose memory, and nothing else, claims share."""
         is_shared = self.is_gpu and bool(self.allow_multiple_allocations)
         return is_shared and list(self.capacity or ()) == [MEMORY]
 
@@ -88,7 +87,7 @@ class SliceSpec(Struct, rename="camel", gc=False):
 
 
 class ResourceSlice(Struct, gc=False):
-    """Devices that a driver publishes, here those of one node."""
+    """The devices that a driver publishes for one node."""
 
     metadata: ObjectMeta
     spec: SliceSpec = field(default_factory=SliceSpec)
@@ -112,7 +111,7 @@ class CapacityRequest(Struct, gc=False):
 
 
 class DeviceSubRequest(Struct, rename="camel", gc=False):
-    """What is asked of one class."""
+    """A request for devices of one class."""
 
     device_class_name: str = ""
     selectors: list[Selector] | None = None
@@ -129,7 +128,7 @@ class DeviceRequest(Struct, rename="camel", gc=False):
 
 
 class DeviceConstraint(Struct, gc=False):
-    """A rule on devices of several requests; it is not evaluated."""
+    """A constraint on the devices of several requests; it is not evaluated."""
 
 
 class DeviceClaim(Struct, gc=False):
@@ -150,7 +149,7 @@ class AllocatedDevice(Struct, rename="camel", gc=False, frozen=True):
 
     @property
     def id(self) -> str:
-        """What `device_id` gives for the device."""
+        """The device's `device_id`."""
         return device_id(self.driver, self.pool, self.device)
 
 
@@ -180,7 +179,7 @@ class ResourceClaim(Struct, gc=False):
 
 
 def driver_of_cards(device_class: DeviceClass) -> str | None:
-    """The driver whose whole cards the class gives; empty where it gives none; None: not said."""
+    """The driver of the cards that the class provides; empty: no cards; None: unknown."""
     meta = device_class.metadata
     said = meta.label(names.LABEL_CARDS_OF)
     if said:
@@ -189,7 +188,7 @@ def driver_of_cards(device_class: DeviceClass) -> str | None:
 
 
 class ClaimedGpus(Struct, frozen=True):
-    """What a pod asks for by its claims: whole cards, or a share of one card in MiB."""
+    """The cards that a pod requests by its claims: whole cards, or a share of one card in MiB."""
 
     n_cards: int = 0
     share_mib: int = 0
@@ -204,24 +203,24 @@ class ClaimedGpus(Struct, frozen=True):
 
 
 def device_id(driver: str, pool: str, device: str) -> str:
-    """The one name of a device in the cluster."""
+    """The name of a device, unique in the cluster."""
     return f"{driver}/{pool}/{device}"
 
 
 def gpus_of_claims(
     specs: Iterable[ClaimSpec], classes: Mapping[str, DeviceClass | None]
 ) -> ClaimedGpus:
-    """What all claims of a pod ask for; raises UnitError where that cannot be told.
+    """The cards that all claims of a pod request; raises UnitError for claims not supported.
 
-    `classes` has every class that the claims name, None where there is no such class.
+    `classes` has every class that the claims name; the value is None if there is no such class.
     """
     found = []
     for spec in specs:
         devices = spec.devices
-        asked = [_gpus_of_request(each, classes) for each in devices.requests or ()]
-        if any(asked) and devices.constraints:
+        requested = [_gpus_of_request(each, classes) for each in devices.requests or ()]
+        if any(requested) and devices.constraints:
             raise UnitError("constraints between its devices are not planned for; leave them out")
-        found += [each for each in asked if each]
+        found += [each for each in requested if each]
     shares = [each for each in found if each.share_mib]
     if shares and len(found) > 1:
         raise UnitError(
@@ -231,7 +230,7 @@ def gpus_of_claims(
 
 
 def classes_of_claim(spec: ClaimSpec) -> list[str]:
-    """Names of all classes that the claim names, each once."""
+    """All DeviceClasses that the claim names, each once."""
     listed = spec.devices.requests or ()
     subs = [sub for each in listed for sub in (each.exactly, *(each.first_available or ())) if sub]
     return list(dict.fromkeys(sub.device_class_name for sub in subs))
@@ -260,7 +259,7 @@ def _gpus_of_request(
 
 
 def _share_of(name: str, asked: Mapping[str, Quantity], count: int) -> int:
-    """MiB of the share of one card that a request asks for."""
+    """MiB of a card that the request `name` asks for."""
     if other := sorted(asked.keys() - {MEMORY}):
         raise UnitError(f"request {name:.63} has capacity {other[0]:.63}; only {MEMORY} is planned")
     mib = read_mib(asked[MEMORY])
@@ -273,7 +272,7 @@ def _share_of(name: str, asked: Mapping[str, Quantity], count: int) -> int:
 
 
 def _driver_of(name: str, classes: Mapping[str, DeviceClass | None]) -> str:
-    """The driver of the cards of the class, empty where it gives none; raises UnitError."""
+    """The driver of the cards of the class, empty if it provides none; raises UnitError."""
     device_class = classes.get(name)
     if device_class is None:
         raise UnitError(f"there is no DeviceClass {name:.253}, or it could not be read")

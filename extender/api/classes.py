@@ -1,11 +1,11 @@
-"""Which priority classes a project allows: one rule for admission, controller and extender."""
+"""Which priority classes a project allows: the rule of the webhook, controller and extender."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from extender.api import names
 
-#: Classes of the cluster's own programs: a project allows one only by its name.
+#: Prefix of Kubernetes' own classes, which a project allows only by listing them.
 SYSTEM_CLASS_PREFIX: Final = "system-"
 
 
@@ -15,10 +15,10 @@ def class_refusal(
     allowed: Sequence[str],
     values: Mapping[str, int | None],
 ) -> str:
-    """Why the project does not allow the class, with what it accepts; empty where it does.
+    """Why the project does not allow the class, and which it accepts; empty if it allows it.
 
-    `values` are those of the cluster's classes: one that has an alias's name, but not its value, is
-    not ours.
+    `values` has the values of the cluster's classes: a class with the name of an alias, but another
+    value, is not treated as the alias.
     """
 
     def ours(name: str) -> str:

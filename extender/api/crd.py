@@ -1,8 +1,8 @@
 """The CustomResourceDefinitions of `extender.api.kinds`, generated from its Structs.
 
-`python -m extender.api.crd --write` writes manifests/base/crds; `--check` says whether the files
-there are what would be written. Here is what a definition says besides its `schema`: names, and
-the columns of `kubectl get`.
+`python -m extender.api.crd --write` writes manifests/base/crds; `--check` compares the files there
+with it. This module has the names and the columns of `kubectl get`; the rest is in
+`extender.api.schema`.
 """
 
 import argparse
@@ -56,7 +56,7 @@ _QUEUE_COLUMNS: Final = (
 
 @dataclass(slots=True, frozen=True)
 class Definition:
-    """What Kubernetes needs to know of a kind beyond its fields."""
+    """The part of a CustomResourceDefinition that does not follow from the fields of the kind."""
 
     kind: type[msgspec.Struct]
     plural: str
@@ -65,8 +65,8 @@ class Definition:
     is_namespaced: bool = False
 
 
-#: Short names keep clear of those that Argo CD (`appproj`), the coscheduling plugin and Volcano
-#: (`pg`) already give to kinds of the same name.
+#: The short names must differ from those of similar kinds of Argo CD (`appproj`), the coscheduling
+#: plugin and Volcano (`pg`).
 DEFINITIONS: Final = (
     Definition(kinds.GpuDepartment, "gpudepartments", ("dept",), (*_QUEUE_COLUMNS, _AGE)),
     Definition(
@@ -140,7 +140,7 @@ DEFINITIONS: Final = (
 
 
 def crd(definition: Definition) -> Json:
-    """The CustomResourceDefinition of one kind, ready to be applied."""
+    """The CustomResourceDefinition of one kind."""
     kind = definition.kind.__name__
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -172,17 +172,17 @@ def crd(definition: Definition) -> Json:
 
 
 def _subresources(kind: type[msgspec.Struct]) -> Json:
-    """Status is written apart from the rest, where a kind has one."""
+    """The status subresource of a kind that has a status."""
     return {"subresources": {"status": {}}} if "status" in kind.__struct_fields__ else {}
 
 
 def file_name(definition: Definition) -> str:
-    """Where in the folder the kind's definition stands."""
+    """Name of the file with the kind's definition."""
     return f"{definition.plural}.yaml"
 
 
 def render(body: Json) -> str:
-    """The file's text: the same for the same Structs on every machine."""
+    """The text of a file; the same Structs give the same text on every machine."""
     return HEADER + yaml.safe_dump(body, sort_keys=False, width=100, allow_unicode=True)
 
 
@@ -207,7 +207,7 @@ def differences(folder: Path) -> list[str]:
 
 
 def write(folder: Path) -> list[str]:
-    """Makes `folder` hold exactly the generated files; returns the names of those that changed."""
+    """Make `folder` hold exactly the generated files; returns the names of changed files."""
     changed = differences(folder)
     folder.mkdir(parents=True, exist_ok=True)
     wanted = rendered()
@@ -220,7 +220,7 @@ def write(folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns 1 when `--check` found a difference."""
+    """The command line; returns 1 if `--check` finds a difference."""
     parser = argparse.ArgumentParser(prog="python -m extender.api.crd", description=__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--write", action="store_true", help="write what differs")

@@ -1,9 +1,14 @@
-"""What a pod asks for: the one place where GPU requests and other schedulers' names are read.
+"""The GPU request of a pod, and the aliases that other schedulers define.
 
-Accepted, and nothing else: `ballast.dev/gpu-fraction` ("0.5" of a card), `ballast.dev/gpu-memory`
-(MiB of a card), both also without the prefix, as Run:ai and KAI have them, either with
-`gpu-fraction-num-devices`, whole cards as the resource `nvidia.com/gpu`, or the resource
-`ballast.dev/gpu-milli` alone. Two of these that disagree are refused, never merged.
+A pod requests GPUs in one of four ways:
+
+- `ballast.dev/gpu-fraction` ("0.5" of a card), or without the prefix, as with Run:ai and KAI;
+- `ballast.dev/gpu-memory` (MiB of a card), or without the prefix; like a fraction, it may have
+  `gpu-fraction-num-devices` beside it;
+- whole cards as the resource `nvidia.com/gpu`;
+- the resource `ballast.dev/gpu-milli` alone.
+
+Requests that contradict each other are refused, never merged.
 """
 
 import re
@@ -28,21 +33,20 @@ from extender.api.units import (
     parse_whole,
 )
 
-#: Run:ai's and KAI's names for ours, which are in `_PREFIXED`.
+#: Run:ai's and KAI's names; `_PREFIXED` pairs them with ours.
 FRACTION: Final = "gpu-fraction"
 MEMORY: Final = "gpu-memory"
 _PREFIXED: Final = ((names.ANNOTATION_FRACTION, FRACTION), (names.ANNOTATION_MEMORY, MEMORY))
 DEVICES: Final = "gpu-fraction-num-devices"
 FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
-#: How much of a card a request in MiB may use at most, ours first; then Run:ai's name.
+#: The most memory that a pod with a request in MiB may use: our annotation, then Run:ai's.
 MEMORY_LIMIT: Final = "gpu-memory-limit"
 MEMORY_LIMIT_KEYS: Final = (names.ANNOTATION_MEMORY_LIMIT, MEMORY_LIMIT)
 MODEL_SELECTOR: Final = "nvidia.com/use-gputype"
 
 #: Labels that name a pod's project, ours first; then Run:ai's and KAI's.
 PROJECT_LABELS: Final = (names.LABEL_PROJECT, "runai/queue", "kai.scheduler/queue")
-#: Labels that name a pod's group, ours first; then the coscheduling plugin's: today's, and those of
-#: its older versions.
+#: Labels that name a pod's group: ours, then the coscheduling plugin's, newest first.
 GROUP_LABELS: Final = (
     names.LABEL_POD_GROUP,
     "scheduling.x-k8s.io/pod-group",
@@ -53,9 +57,9 @@ GROUP_LABELS: Final = (
 SUB_GROUP_LABELS: Final = (names.LABEL_SUB_GROUP, "kai.scheduler/subgroup-name")
 #: Labels that name the user, ours first; then YuniKorn's.
 USER_LABELS: Final = (names.LABEL_USER, "yunikorn.apache.org/username")
-#: What names of our own making look like: a label of a DNS name.
+#: A DNS label, the form of names that Ballast defines.
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-#: Annotations that ask for nearness, ours first; then KAI's and Kueue's.
+#: Annotations with topology constraints, ours first; then KAI's and Kueue's.
 TOPOLOGY_KEYS: Final = (names.ANNOTATION_TOPOLOGY, "kai.scheduler/topology")
 TOPOLOGY_REQUIRED_KEYS: Final = (
     names.ANNOTATION_TOPOLOGY_REQUIRED,
@@ -74,7 +78,7 @@ MIN_MEMBER_KEYS: Final = (
 
 #: Labels that say whether a pod may be evicted for others, ours first; then KAI's.
 PREEMPTIBILITY_LABELS: Final = (names.LABEL_PREEMPTIBILITY, "kai.scheduler/preemptibility")
-#: Words that a pod may say under several names, if all say the same.
+#: Labels and annotations with several names; those that are present must have equal values.
 _ALIASED_LABELS: Final = (
     GROUP_LABELS,
     SUB_GROUP_LABELS,
@@ -83,11 +87,11 @@ _ALIASED_LABELS: Final = (
     PREEMPTIBILITY_LABELS,
 )
 _ALIASED_NOTES: Final = (TOPOLOGY_KEYS, TOPOLOGY_REQUIRED_KEYS, TOPOLOGY_PREFERRED_KEYS)
-#: Annotations with a share of compute time ("0.5") that users write; ours are in milli.
+#: Annotations of users with a share of compute time ("0.5"); our own are in milli.
 COMPUTE_REQUEST: Final = "gpu-compute-request"
 COMPUTE_LIMIT: Final = "gpu-compute-limit"
 
-#: Annotations and resources that make a pod a matter of GPUs.
+#: Annotations and resources by which a pod requests GPUs.
 SHARE_ANNOTATIONS: Final = (
     names.ANNOTATION_FRACTION,
     names.ANNOTATION_MEMORY,
@@ -98,21 +102,21 @@ GPU_ANNOTATIONS: Final = (*SHARE_ANNOTATIONS, DEVICES, FRACTION_CONTAINER)
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
 MAX_DEVICES: Final = 64
-#: What ends the refusal of a number: its unit, which is where most of them go wrong.
+#: End of the error message for a wrong number: its unit, the most common mistake.
 _OF_MIB: Final = '; the unit is MiB: for 8 GiB write "8192"'
 
-#: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance of so many
-#: slices, or a compute instance (`1c.`) in one; `.me` has the media engines, `.gfx` can draw.
-#: Replicas of time-slicing (`.shared`) are not understood. The policy gpu-pods says the same.
+#: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance with a number of
+#: slices, or a compute instance (`1c.`) in one; `.me` has media engines, `.gfx` graphics. Replicas
+#: of time-slicing (`.shared`) are not supported. The policy gpu-pods has the same pattern.
 MIG_PATTERN: Final = (
     r"nvidia\.com/mig-(?:([1-7])c\.)?([1-7])g\.[1-9][0-9]*gb(?:\.(?:me|gfx|me\.all))?"
 )
 _MIG = re.compile(MIG_PATTERN, re.ASCII)
 
-#: How a pod gets its cards: as the resource nvidia.com/gpu, from the node agent, or by a claim for
-#: whole cards or for a share of one.
+#: How a pod gets its cards: by the resource nvidia.com/gpu, from the node agent, by a claim for
+#: whole cards, or by a claim for a share of a card.
 Delivery = Literal["resource", "agent", "claim", "share"]
-#: Those in which kube-scheduler allocates the cards.
+#: The deliveries in which kube-scheduler allocates the cards.
 BY_CLAIMS: Final[tuple[Delivery, ...]] = ("claim", "share")
 
 
@@ -123,16 +127,16 @@ def mig_slices(resource: str) -> int:
 
 
 def slices_milli(counted: Iterable[tuple[str, int]]) -> int:
-    """Milli-GPU that so many of these resources stand for: 1000 for every compute slice of MIG."""
+    """Milli-GPU of (resource, count) pairs: 1000 for each MIG compute slice."""
     return MILLI_PER_GPU * sum(mig_slices(name) * n for name, n in counted)
 
 
 class Demand(Struct, frozen=True, gc=False):
-    """What one pod needs: of GPUs, and of its node.
+    """The resources that one pod requests.
 
-    `devices` cards, of each `milli`; a request in MiB has `gpu_memory_mib` > 0 and `milli` 0,
-    since its milli depend on the card it lands on (`extender.api.units.share_milli`). `counted`
-    are resources that a node has so and so many of, MIG instances above all, sorted by name.
+    `devices` cards, and `milli` or `gpu_memory_mib` of each. A request in MiB has `milli` 0, since
+    its milli depend on the size of the card (`extender.api.units.share_milli`). `counted` has
+    resources that nodes have in whole numbers, such as MIG instances, sorted by name.
     """
 
     devices: int = 0
@@ -144,27 +148,27 @@ class Demand(Struct, frozen=True, gc=False):
 
     @property
     def counted_milli(self) -> int:
-        """Milli-GPU that MIG instances stand for: 1000 for every compute slice."""
+        """Milli-GPU of the MIG instances: 1000 for each compute slice."""
         return slices_milli(self.counted) if self.counted else 0
 
     @property
     def total_milli(self) -> int:
-        """Milli-GPU over all devices; a request in MiB counts 0 here, before it has a card."""
+        """Milli-GPU of all devices; 0 for a request in MiB, which has no milli without a card."""
         return self.devices * self.milli
 
     @property
     def wants_gpu(self) -> bool:
-        """Whether any card is needed."""
+        """Whether the pod requests cards."""
         return self.devices > 0
 
     @property
     def is_gpu_work(self) -> bool:
-        """Whether queues are charged GPUs for it: cards, or instances that cards are cut into."""
+        """Whether queues are charged GPUs for the pod: it requests cards or MIG instances."""
         return self.devices > 0 or self.counted_milli > 0
 
 
 def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
-    """The value of the first key that is there and not empty, else the empty string."""
+    """The first non-empty value of these keys, else the empty string."""
     if mapping:
         for key in keys:
             if value := mapping.get(key):
@@ -173,7 +177,7 @@ def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
 
 
 def agreed(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
-    """The one value that all of `keys` with a value have; raises UnitError where two differ."""
+    """The value that all present `keys` have in common; raises UnitError if two differ."""
     first, said_by = "", ""
     for key in keys if mapping else ():
         value = mapping.get(key) if mapping else None
@@ -185,7 +189,7 @@ def agreed(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
 
 
 def check_aliases(meta: ObjectMeta) -> None:
-    """Assert that names for one and the same word say the same; raises UnitError."""
+    """Raise UnitError if aliases of one label or annotation have different values."""
     for aliases in _ALIASED_LABELS:
         agreed(meta.labels, aliases)
     for aliases in _ALIASED_NOTES:
@@ -193,7 +197,7 @@ def check_aliases(meta: ObjectMeta) -> None:
 
 
 def read_demand(pod: Pod) -> Demand | Refused:
-    """What `pod` asks for, or the sentence that says what it should have asked."""
+    """The request of `pod`, or a refusal that says what is accepted."""
     try:
         devices, milli, mib = _read_gpu(pod)
         cpu, memory = host_request(pod, "cpu", parse_cpu), host_request(pod, "memory", parse_memory)
@@ -206,7 +210,7 @@ def read_demand(pod: Pod) -> Demand | Refused:
 
 
 def read_counted(pod: Pod) -> tuple[tuple[str, int], ...]:
-    """What the pod asks for of resources that nodes count, by name; raises UnitError."""
+    """The MIG instances that the pod requests, sorted by resource name; raises UnitError."""
     found: set[str] = set()
     for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
         for listed in (container.resources.requests, container.resources.limits):
@@ -216,7 +220,7 @@ def read_counted(pod: Pod) -> tuple[tuple[str, int], ...]:
 
 
 def read_plugin_cards(pod: Pod) -> int:
-    """Whole cards that the device plugin gives the pod; 0 where the figure is not understood."""
+    """Whole cards that the device plugin allocates to the pod; 0 if the number is invalid."""
     try:
         return effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
     except UnitError:
@@ -224,14 +228,16 @@ def read_plugin_cards(pod: Pod) -> int:
 
 
 def read_milli(pod: Pod) -> int:
-    """What the pod requests of `ballast.dev/gpu-milli`; raises UnitError."""
+    """The pod's request of `ballast.dev/gpu-milli`; raises UnitError."""
     return effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
 
 
 def delivery_of(pod: Pod, demand: Demand) -> Delivery:
-    """How the pod gets what it asks for. The webhook writes what claims ask for as milli-GPU, so a
-    pod with claims that asks for whole cards in no other way gets these by its claims. Where it is
-    a share, the webhook says so in an annotation."""
+    """How the pod gets its cards.
+
+    The webhook writes requests by claims as milli-GPU. So a pod with claims that requests whole
+    cards in no other way gets them by its claims. For a share, the webhook writes an annotation.
+    """
     if not demand.wants_gpu or read_plugin_cards(pod):
         return "resource"
     if demand.gpu_memory_mib and pod.spec.resource_claims:
@@ -244,21 +250,21 @@ def delivery_of(pod: Pod, demand: Demand) -> Delivery:
 
 
 def gpu_milli_request(demand: Demand) -> int:
-    """What the pod must request of `ballast.dev/gpu-milli`.
+    """The request of `ballast.dev/gpu-milli` that the pod must have.
 
-    A request in MiB asks for 1: its share of a card is known only when the card is, and asking for
-    less than the truth keeps the in-tree filter permissive; the ledger counts exactly.
+    It is 1 for a request in MiB, whose share is known only once the card is: a request below the
+    true share keeps kube-scheduler's own filter permissive, and the ledger counts exactly.
     """
     return demand.total_milli or min(demand.devices, 1)
 
 
 def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
-    """(guaranteed, greatest) share of compute time on each card, in milli; raises UnitError.
+    """(guaranteed, largest) share of compute time on each card, in milli; raises UnitError.
 
-    What the pod does not say: a fraction is guaranteed itself, a request in MiB nothing, and both
-    may use what is idle; whole cards are all theirs. No pod is guaranteed more of a card's time
-    than it has of the card: a fraction that asks for more is refused, and a request in MiB gets at
-    most what its memory is worth on the card it lands on (`extender.api.ledger.guaranteed_milli`).
+    By default a fraction is guaranteed its own share, a request in MiB nothing, and both may use
+    idle time; whole cards are guaranteed entirely. A guarantee never exceeds the share of the card:
+    a fraction with a larger request is refused, and for a request in MiB it is capped once the card
+    is known (`extender.api.ledger.guaranteed_milli`).
     """
     notes = pod.metadata.annotations or {}
     limit = _share(notes, names.ANNOTATION_COMPUTE_LIMIT, COMPUTE_LIMIT, MILLI_PER_GPU)
@@ -275,9 +281,9 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
 
 
 def read_memory_limit(annotations: Mapping[str, str]) -> int:
-    """MiB of each card that a pod which asks for MiB may use at most; 0: it states none.
+    """The most MiB of each card that a pod with a request in MiB may use; 0 without a limit.
 
-    Raises UnitError, also where the limit is below the request.
+    Raises UnitError, also if the limit is below the request.
     """
     text = agreed(annotations, MEMORY_LIMIT_KEYS)
     asked = agreed(annotations, (names.ANNOTATION_MEMORY, MEMORY))
@@ -292,7 +298,7 @@ def read_memory_limit(annotations: Mapping[str, str]) -> int:
 
 
 def fraction_container(pod: Pod) -> int:
-    """Index among `spec.containers` of the one that gets the share of a card; raises UnitError."""
+    """Index in `spec.containers` of the container that gets the share; raises UnitError."""
     name = pod.metadata.annotation(FRACTION_CONTAINER)
     if not name:
         return 0
@@ -306,7 +312,7 @@ def fraction_container(pod: Pod) -> int:
 
 
 def mentions_gpu(pod: Pod) -> bool:
-    """Whether the pod says anything about GPUs, well formed or not."""
+    """Whether the pod has an annotation or resource for GPUs, valid or not."""
     notes = pod.metadata.annotations or {}
     if any(key in notes for key in GPU_ANNOTATIONS):
         return True
@@ -322,15 +328,15 @@ def mentions_gpu(pod: Pod) -> bool:
 
 
 def pod_name(pod: Pod) -> str:
-    """`namespace/name` for messages; a pod that is yet to be named shows its generated prefix."""
+    """`namespace/name` for messages, with `generateName` if the pod has no name yet."""
     meta = pod.metadata
     return f"{meta.namespace}/{meta.name or meta.generate_name}"
 
 
 def share_notes(meta: ObjectMeta) -> Mapping[str, str]:
-    """The annotations, with `FRACTION` and `MEMORY` also where they are stated with our prefix.
+    """The annotations, with our prefixed names copied to `FRACTION` and `MEMORY`.
 
-    Raises UnitError where both names are there and differ.
+    Raises UnitError if both names of one annotation are present and differ.
     """
     notes = meta.annotations or {}
     if all(ours not in notes for ours, _ in _PREFIXED):
@@ -363,7 +369,7 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     if DEVICES in notes and FRACTION not in notes and MEMORY not in notes:
         raise UnitError(f"{DEVICES} needs {FRACTION} or {MEMORY} beside it")
     if stated:
-        request = _told_request(notes, whole)
+        request = _stated_request(notes, whole)
         expected = request[0] * request[1] or 1
         if asked_milli not in (0, expected):
             raise UnitError(
@@ -376,8 +382,8 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     return request
 
 
-def _told_request(notes: Mapping[str, str], whole: int) -> tuple[int, int, int]:
-    """The request in the words of users: a fraction, MiB, or whole cards."""
+def _stated_request(notes: Mapping[str, str], whole: int) -> tuple[int, int, int]:
+    """The request that the user stated: a fraction, MiB, or whole cards."""
     if whole:
         return whole, MILLI_PER_GPU, 0
     devices = parse_positive(notes[DEVICES], DEVICES) if DEVICES in notes else 1
@@ -387,7 +393,7 @@ def _told_request(notes: Mapping[str, str], whole: int) -> tuple[int, int, int]:
 
 
 def _milli_request(asked_milli: int) -> tuple[int, int, int]:
-    """The request by the resource gpu-milli alone: one fraction of a card, or whole cards."""
+    """The request of a pod with the resource gpu-milli alone: one fraction or whole cards."""
     if not asked_milli:
         return 0, 0, 0
     if asked_milli > MILLI_PER_GPU and asked_milli % MILLI_PER_GPU:

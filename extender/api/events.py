@@ -1,7 +1,8 @@
-"""What a reflector tells its listener: an object is there, or it is gone.
+"""The events that a reflector sends to its listener.
 
-A changed UID is told as `Removed` of the old and `Upserted` of the new, so a
-listener may key by UID. `Synced` follows the first complete list of a kind.
+If an object is replaced by another of the same name, the listener gets `Removed` for the old UID
+and `Upserted` for the new one, so it may key by UID. `Synced` follows the first complete list of a
+kind.
 """
 
 from dataclasses import dataclass
@@ -10,16 +11,16 @@ from typing import Any
 
 @dataclass(slots=True, frozen=True)
 class Upserted:
-    """The object exists in this form now; `obj` is a projection or kind of `extender.api`."""
+    """The object was created or changed; `obj` is a projection or kind of `extender.api`."""
 
     obj: Any
 
 
 @dataclass(slots=True, frozen=True)
 class Removed:
-    """The object of type `kind` with this UID is gone from the API.
+    """The object of type `kind` with this UID was deleted.
 
-    `version` is no older than the removal; empty where that is not known.
+    `version` is a resource version at or after the deletion; empty if unknown.
     """
 
     kind: type
@@ -31,7 +32,7 @@ class Removed:
 
 @dataclass(slots=True, frozen=True)
 class Synced:
-    """Everything of type `kind` that existed at the first list has been delivered."""
+    """All objects of type `kind` in the first list have been delivered."""
 
     kind: type
 

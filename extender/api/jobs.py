@@ -1,4 +1,4 @@
-"""Jobs of Kubernetes (batch/v1), as far as the number of their pods goes.
+"""Projection of Jobs (batch/v1): how many pods they have.
 
 Source: kubernetes/api batch/v1 JobSpec; KEP-3715 (elastic Indexed Jobs).
 """
@@ -14,7 +14,7 @@ _SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
 class JobSpec(Struct, rename="camel", kw_only=True):
-    """How many pods a Job has in all, and at once."""
+    """How many pods a Job creates in all, and at once."""
 
     parallelism: int = 1
     completions: int | None = None
@@ -23,7 +23,7 @@ class JobSpec(Struct, rename="camel", kw_only=True):
 
 
 class JobStatus(Struct, rename="camel"):
-    """Indices that have failed for good get no more pods."""
+    """The failed indices of an Indexed Job, for which no more pods are created."""
 
     failed_indexes: str = ""
 
@@ -37,13 +37,13 @@ class Job(Struct, rename="camel", kw_only=True):
 
 
 def pods_at_once(parallelism: int, completions: int | None, n_failed_indexes: int = 0) -> int:
-    """How many pods a Job runs at once; only an Indexed Job has indices that failed."""
+    """How many pods a Job runs at once; only an Indexed Job has failed indices."""
     if completions is None:
         return parallelism
     return min(parallelism, completions - n_failed_indexes)
 
 
 def count_indexes(text: str) -> int:
-    """How many indices a text such as "1,3-5" lists; what is none counts 0."""
+    """Number of indices in a text such as "1,3-5"; parts that are not understood count 0."""
     found = filter(None, map(_SPAN.fullmatch, text.split(",")))
     return sum(max(0, int(span[2] or span[1]) - int(span[1]) + 1) for span in found)

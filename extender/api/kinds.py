@@ -1,14 +1,13 @@
 """The custom resources of group ballast.dev: the Structs from which the CRDs are generated.
 
-Quotas are written by people, so they are numbers of GPUs or Kubernetes quantities and are parsed
-with `extender.api.units`. Field docs here become the descriptions that `kubectl explain` shows
-(`extender.api.crd`).
+Users write quotas as numbers of GPUs or Kubernetes quantities; `extender.api.units` parses them.
+`kubectl explain` shows the field descriptions (`extender.api.crd`).
 
-The kinds live in `queue_kinds`, `pool_kinds`, `group_kinds` and, written by programs, `ledger` and
-`usage_kinds`; all of them are found here.
+This module exports the kinds of `queue_kinds`, `pool_kinds` and `group_kinds`, and those that only
+programs write, of `ledger` and `usage_kinds`.
 
-What people write omits defaults. A status is written whole: it goes out as a merge patch, which
-would keep an old value wherever the new one is a default and so left out.
+A spec omits defaults. A status does not: it is sent as a merge patch, and a field that the patch
+omits would keep its old value.
 """
 
 from msgspec import Struct

@@ -1,6 +1,6 @@
-"""The ledger: GpuNode, which says which pod holds which share of which card of one node.
+"""The ledger: GpuNode, with a row for each pod that holds shares of cards of the node.
 
-Rows are written by programs, so they are integers: milli and MiB (docs/ledger.md).
+Programs write the rows, in integers: milli and MiB (docs/ledger.md).
 """
 
 import re
@@ -19,7 +19,7 @@ _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASC
 
 
 class CardShare(Struct, rename={"memory_mib": "memoryMiB"}, frozen=True, gc=False):
-    """What a pod holds of one card of its node."""
+    """The share of one card that a pod holds."""
 
     index: Annotated[int, Meta(ge=0, le=63)]
     milli: Annotated[int, Meta(ge=1, le=1000)]
@@ -32,7 +32,7 @@ def write_cards(cards: Iterable[CardShare]) -> str:
 
 
 def read_cards(text: str) -> tuple[CardShare, ...]:
-    """Cards as `write_cards` writes them; empty if not understood."""
+    """The cards of a text that `write_cards` wrote; empty for any other text."""
     parts = text.split(",") if text else []
     cards = []
     for part in parts:
@@ -44,15 +44,15 @@ def read_cards(text: str) -> tuple[CardShare, ...]:
 
 
 def guaranteed_milli(request_milli: int, cards: Iterable[CardShare]) -> int:
-    """The share of compute time that is guaranteed on each card: never above what is held of it.
+    """The guaranteed share of compute time on each card: at most the share of the card.
 
-    Rows of one card hold at most all of it, so what is guaranteed on it never exceeds it either.
+    Rows hold at most 1000 milli of a card, so the guarantees on a card cannot exceed 1000 either.
     """
     return min((request_milli, *(card.milli for card in cards)))
 
 
 RowState = Literal["nominated", "reserved", "bound"]
-#: Kubernetes' words for what kubelet does with a container that has ended.
+#: Kubernetes' restart policies of a container.
 RestartPolicy = Literal["Always", "OnFailure", "Never"]
 
 
@@ -63,11 +63,10 @@ class MoveHold(
     frozen=True,
     gc=False,
 ):
-    """The successor for which a moved pod's row holds a place on the next node.
+    """The successor of a moved pod, for which the row reserves cards on the new node.
 
-    `owner` is the UID of the pod's controller, which makes the successor. The rest is what the pod
-    asks of a node besides cards: it identifies the successor, and it is kept free for it. `gone_at`
-    is in unix seconds.
+    `owner` is the UID of the controller that creates the successor. The requests for CPU and memory
+    identify the successor and are reserved for it too.
     """
 
     owner: Name
@@ -77,7 +76,7 @@ class MoveHold(
 
 
 def plan_text(epoch: int, node: str) -> str:
-    """How a pod's annotation names the plan by which it goes to the node."""
+    """The value of a pod's annotation `ballast.dev/plan`."""
     return f"{epoch} {node}"
 
 
@@ -96,9 +95,10 @@ class Row(
     omit_defaults=True,
     gc=False,
 ):
-    """One pod's hold on one node's cards. The row, not the pod, is what the node enforces.
+    """The cards of the node that one pod holds. The node agent enforces the row, not the pod.
 
-    `nominated` keeps a place until victims are gone, `reserved` may be bound or is, `bound` is.
+    A `nominated` row keeps cards for a pod whose victims are not gone yet. The pod of a `reserved`
+    row may be bound or is bound; the pod of a `bound` row is bound.
     """
 
     uid: Name
@@ -114,40 +114,53 @@ class Row(
     non_preemptible: bool = False
     has_floor: Annotated[
         bool,
-        Meta(description="Whether the pod's owner keeps replicas: kube-scheduler preempts none."),
+        Meta(
+            description="True: the pod's owner keeps a number of replicas (ballast.dev/floor), so"
+            " kube-scheduler does not preempt the pod."
+        ),
     ] = False
     restart_policy: Annotated[
         RestartPolicy,
-        Meta(description="The pod's; Never if one of its containers has that."),
+        Meta(description="Restart policy of the pod; Never if one of its containers has it."),
     ] = "Never"
     device: Annotated[
         str,
         Meta(
-            description="The card that kube-scheduler allocated to the claim of a pod which shares"
-            " it: driver, pool and device. `cards` names its index from then on."
+            description="Driver, pool and device of the shared card that kube-scheduler allocated"
+            " to the pod's claim. From then on, `cards` has the index of this card."
         ),
     ] = ""
     state: RowState
-    epoch: Annotated[int, Meta(description="The plan that made the row; 0 for a direct pod.")] = 0
-    reserved_at: Annotated[int, Meta(description="Unix seconds when the row was written.")] = 0
+    epoch: Annotated[
+        int,
+        Meta(description="Number of the plan that made the row; 0 for a pod placed without one."),
+    ] = 0
+    reserved_at: Annotated[
+        int, Meta(description="Unix time in seconds when the row was written.")
+    ] = 0
     counted: Annotated[
-        dict[str, int], Meta(description="MIG instances and the like, by resource.")
+        dict[str, int],
+        Meta(description="Number of MIG instances that the pod holds, by resource name."),
     ] = field(default_factory=dict)
     move: Annotated[
-        MoveHold | None, Meta(description="On the nominated row of a pod that leaves another node.")
+        MoveHold | None,
+        Meta(
+            description="The successor of a pod that is moved to this node from another; only on a"
+            " nominated row."
+        ),
     ] = None
 
     @property
     def identity(self) -> tuple[str, int, int]:
-        """Tells this row from any other that its pod had or will have; its state may move on."""
+        """Identifies this row among all rows of its pod, also after its state changes."""
         return self.uid, self.epoch, self.reserved_at
 
     def plan_on(self, node: str) -> str:
-        """How its pod's annotation names the plan of the row on this node."""
+        """The value of its pod's annotation `ballast.dev/plan` while the row is on this node."""
         return plan_text(self.epoch, node)
 
     def revocation_on(self, node: str) -> str:
-        """How its pod's annotation names the row on this node once the row is revoked."""
+        """The value of its pod's annotation `ballast.dev/revoked` once the row is revoked."""
         return f"{node} {self.epoch} {self.reserved_at}"
 
     @property
@@ -157,10 +170,9 @@ class Row(
 
 
 class GpuNodeSpec(Struct, rename="camel", kw_only=True):
-    """The rows of the node, and their sums `pods` and `used`, which are written with them.
+    """The rows of the node, with their sums `pods` and `used`.
 
-    `changedAt` is the Unix second of the last write: until then, a row that it removed held its
-    cards.
+    A row that the last write removed held its cards until `changedAt`.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -170,7 +182,7 @@ class GpuNodeSpec(Struct, rename="camel", kw_only=True):
 
     @classmethod
     def of(cls, rows: Sequence[Row], changed_at: int = 0) -> "GpuNodeSpec":
-        """These rows and their sums; a nominated row holds nothing yet."""
+        """The spec with these rows and their sums; a nominated row does not count."""
         held = [row for row in rows if row.state != "nominated"]
         used = format_gpus(sum(row.milli for row in held))
         return cls(rows=list(rows), pods=len(held), used=used, changed_at=changed_at)
@@ -179,7 +191,7 @@ class GpuNodeSpec(Struct, rename="camel", kw_only=True):
 class Device(
     Struct, rename={"memory_mib": "memoryMiB"}, kw_only=True, omit_defaults=True, gc=False
 ):
-    """One card as the node agent sees it."""
+    """A card of the node, as the node agent reports it."""
 
     index: Annotated[int, Meta(ge=0, le=63)]
     memory_mib: Natural
@@ -187,13 +199,17 @@ class Device(
     model: str = ""
     health: Literal["Healthy", "Unhealthy"] = "Healthy"
     device: Annotated[
-        str, Meta(description="Driver, pool and device, where a DRA driver publishes the card.")
+        str,
+        Meta(
+            description="Driver, pool and device of the card; empty unless a DRA driver publishes"
+            " it."
+        ),
     ] = ""
 
 
 class ForeignHold(Struct, kw_only=True, frozen=True, gc=False):
-    """What a pod without a row holds of the node: `gpus` whole cards, which may be any, and shares
-    of certain cards."""
+    """The cards that a pod without a row holds: `gpus` whole cards, with unknown indices, and
+    shares of the known `cards`."""
 
     uid: Name
     namespace: Name
@@ -203,7 +219,7 @@ class ForeignHold(Struct, kw_only=True, frozen=True, gc=False):
 
 
 class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """The cards that the node has, and how many of them pods without a row hold."""
+    """The cards of the node, and the pods that hold cards without a row."""
 
     devices: list[Device] = field(default_factory=list)
     cards: Natural = 0
@@ -212,15 +228,15 @@ class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
         list[ForeignHold],
         Meta(
             max_length=64,
-            description="Pods that hold cards of the node without a row: another scheduler placed"
-            " them. Written by the controller.",
+            description="Pods without a row that hold cards of the node, since another scheduler"
+            " placed them. The controller writes this list.",
         ),
     ] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
 
 
 class GpuNode(Struct, rename="camel", kw_only=True):
-    """The ledger of one node: which pod holds which share of which card. Named as the Node."""
+    """The ledger of one node: the pods that hold shares of its cards. Has the name of the Node."""
 
     metadata: ObjectMeta
     spec: GpuNodeSpec = field(default_factory=GpuNodeSpec)
@@ -228,12 +244,12 @@ class GpuNode(Struct, rename="camel", kw_only=True):
 
     @property
     def pool(self) -> str:
-        """The node pool of the node: as its label says, else the default pool."""
+        """The node pool that the label names, else the default pool."""
         return self.metadata.label(LABEL_NODE_POOL) or DEFAULT_POOL
 
     @property
     def n_foreign(self) -> int:
-        """Whole cards that pods without a row hold; never more than the node has."""
+        """Number of whole cards that pods without a row hold, at most all cards of the node."""
         return min(sum(hold.gpus for hold in self.status.foreign), len(self.status.devices))
 
     @property
@@ -243,6 +259,6 @@ class GpuNode(Struct, rename="camel", kw_only=True):
 
 
 def devices_status(devices: Sequence[Device]) -> dict[str, object]:
-    """The part of a GpuNode's status that tells its cards, as it is written."""
+    """The fields of a GpuNode's status for these cards, as they are written."""
     n_healthy = sum(device.health == "Healthy" for device in devices)
     return {"devices": list(devices), "cards": len(devices), "healthyCards": n_healthy}

@@ -1,4 +1,4 @@
-"""How a log line looks in every program of ours: one JSON object, the event a past-tense phrase."""
+"""The log format of all programs: one JSON object a line, the event a past-tense phrase."""
 
 import logging
 import sys

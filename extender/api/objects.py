@@ -1,8 +1,8 @@
 """Projections of core Kubernetes objects: only the fields that Ballast reads.
 
-msgspec skips what is not declared, so a 4 KiB pod costs a few hundred bytes. Nothing here is ever
-written back: writes are patches of single fields. Lists and maps default to empty, never None,
-except where Kubernetes may send an explicit null.
+msgspec skips other fields, so a 4 KiB pod takes a few hundred bytes. Projections are never written
+back: writes are patches of single fields. Lists and maps default to empty, or to None if Kubernetes
+may send an explicit null.
 """
 
 from datetime import datetime
@@ -22,7 +22,7 @@ class OwnerReference(Struct, rename="camel", gc=False, kw_only=True):
 
 
 class ObjectMeta(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):
-    """The metadata we read of any object. `creation_timestamp` is set by the API server."""
+    """The metadata of any object. The API server sets `creation_timestamp`."""
 
     name: str = ""
     generate_name: str = ""
@@ -46,7 +46,7 @@ class ObjectMeta(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=T
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that would make this object again, if any."""
+        """The controller that would create this object again, if any."""
         for owner in self.owner_references or ():
             if owner.controller:
                 return owner
@@ -74,11 +74,11 @@ class ClaimSource(Struct, rename="camel", gc=False):
 
 
 class EphemeralSource(Struct, gc=False):
-    """A claim that is made for the pod; nothing of it is read."""
+    """A PersistentVolumeClaim that is created for the pod; its fields are not read."""
 
 
 class Volume(Struct, rename="camel", gc=False):
-    """A volume of a pod; of its sources only those that are claims are read."""
+    """A volume of a pod; only sources that are PersistentVolumeClaims are read."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -131,14 +131,14 @@ class LabelSelector(Struct, rename="camel", gc=False):
 
 
 class BudgetSpec(Struct, rename="camel", gc=False, kw_only=True):
-    """What a PodDisruptionBudget selects; without a selector it selects nothing."""
+    """The pods that a PodDisruptionBudget selects; without a selector, none."""
 
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
 class BudgetStatus(Struct, rename="camel", gc=False, kw_only=True):
-    """What the disruption controller worked out for the generation that it has seen."""
+    """The figures that the disruption controller computed for `observed_generation`."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0
@@ -162,7 +162,7 @@ class PodAffinityTerm(Struct, rename="camel", gc=False, kw_only=True):
 
 
 class PodAffinity(Struct, gc=False):
-    """Affinity to pods or anti-affinity; what is only preferred is not read."""
+    """Pod affinity or anti-affinity; preferred terms are not read."""
 
     required: list[PodAffinityTerm] | None = field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -189,7 +189,7 @@ class PodSchedulingGroup(Struct, rename="camel", gc=False):
 
 
 class WorkloadReference(Struct, rename="camel", gc=False):
-    """What Kubernetes 1.35 had in the place of a PodSchedulingGroup."""
+    """The predecessor of PodSchedulingGroup in Kubernetes 1.35."""
 
     name: str = ""
 
@@ -219,9 +219,9 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
 
 
 class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):
-    """A condition of any object, as Kubernetes' API conventions describe it.
+    """A condition of any object, as in Kubernetes' API conventions.
 
-    Unset fields are left out: the API server refuses a null where it wants a time.
+    Unset fields are omitted, since the API server refuses a null for a time.
     """
 
     type: str
@@ -233,7 +233,7 @@ class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=Tr
 
 
 class ContainerStatus(Struct, rename="camel", gc=False, kw_only=True):
-    """What kubelet gave a container: during an in-place resize it differs from the spec."""
+    """The resources of a container; during an in-place resize they differ from the spec."""
 
     name: str = ""
     allocated_resources: dict[str, Quantity] | None = None
@@ -241,7 +241,7 @@ class ContainerStatus(Struct, rename="camel", gc=False, kw_only=True):
 
 
 class PodClaimStatus(Struct, rename="camel", gc=False):
-    """The ResourceClaim that was made from a template for the claim `name` of the pod's spec."""
+    """The ResourceClaim that was created from a template for the claim `name` of the pod."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -266,12 +266,12 @@ class Pod(Struct, gc=False):
 
     @property
     def gates(self) -> list[str]:
-        """Names of the scheduling gates that still hold the pod."""
+        """Names of the pod's scheduling gates."""
         return [gate.name for gate in self.spec.scheduling_gates or ()]
 
     @property
     def claim_names(self) -> list[str]:
-        """Names of the pod's ResourceClaims that are there, each once."""
+        """Names of the pod's ResourceClaims that are known, each once."""
         listed = [*(self.spec.resource_claims or ()), *(self.status.resource_claim_statuses or ())]
         return list(
             dict.fromkeys(each.resource_claim_name for each in listed if each.resource_claim_name)
@@ -279,7 +279,7 @@ class Pod(Struct, gc=False):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the pod has ended and holds nothing any more."""
+        """Whether the pod has ended, so that it holds no resources."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
@@ -329,7 +329,7 @@ class Lease(Struct, gc=False, omit_defaults=True):
 
 
 class PodTemplateSpec(Struct):
-    """What the pods of an owner are made from."""
+    """The template from which an owner creates its pods."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: PodSpec = field(default_factory=PodSpec)
@@ -352,7 +352,7 @@ class ProvisioningRequestStatus(Struct, gc=False):
 
 
 class ProvisioningRequest(Struct, gc=False, omit_defaults=True):
-    """What a cluster autoscaler is asked for (group autoscaling.x-k8s.io)."""
+    """A request for nodes to a cluster autoscaler (group autoscaling.x-k8s.io)."""
 
     metadata: ObjectMeta
     spec: ProvisioningRequestSpec = field(default_factory=ProvisioningRequestSpec)
@@ -360,7 +360,7 @@ class ProvisioningRequest(Struct, gc=False, omit_defaults=True):
 
 
 class PodTemplate(Struct, gc=False, omit_defaults=True):
-    """Written for a ProvisioningRequest, and never read."""
+    """The pods of a ProvisioningRequest; written, and never read."""
 
     metadata: ObjectMeta
 

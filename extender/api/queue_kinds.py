@@ -1,4 +1,4 @@
-"""Departments and projects, and the figures that they share out."""
+"""GpuDepartment and GpuProject: their quotas, limits and weights, and their status."""
 
 from typing import Annotated, Final, Literal
 
@@ -7,8 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from extender.api.ledger import Name, Natural
 from extender.api.objects import Condition, ObjectMeta
 
-#: A number or a text in YAML. A schema knows no "any number or text", so the API server stores any
-#: value here, and the policy `figures.ballast.dev` refuses what is no figure.
+#: A number or a string in YAML. A structural schema cannot express "number or string", so the API
+#: server accepts any value, and the policy `figures.ballast.dev` refuses values that are no figure.
 _NumberOrText = int | float | str
 _ANY_VALUE: Final = {"x-kubernetes-preserve-unknown-fields": True}
 GpuCount = Annotated[
@@ -18,9 +18,9 @@ GpuCount = Annotated[
         extra_json_schema=_ANY_VALUE,
     ),
 ]
-#: Up to a day: what is longer is no bound.
+#: At most a day: a longer time would be no bound.
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
-#: Of a month: more than a million GPUs have.
+#: Of a month; the maximum is more than a million GPUs can use.
 GpuHours = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 KubeQuantity = Annotated[
     _NumberOrText,
@@ -33,47 +33,76 @@ OverQuotaWeight = Annotated[
     int,
     Meta(
         ge=0,
-        description="Weight in the division of what the quotas leave; 0 gives none. Without effect"
-        " on a GpuDepartment,"
-        " whose weight is its quota.",
+        description="Weight with which the queue shares what the quotas leave; with 0 it gets"
+        " nothing above its quota. Ignored on a GpuDepartment, whose weight is its quota.",
     ),
 ]
 
 
 class GpuFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Quota, limit, weight and budget of GPUs. Without a limit or a budget, unlimited."""
+    """The queue's quota, limit, weight and monthly budget of GPUs."""
 
-    quota: GpuCount = 0
-    limit: GpuCount | None = None
+    quota: Annotated[
+        GpuCount,
+        Meta(
+            description="GPUs that the queue is entitled to, with at most three decimals: 4, 2.5 or"
+            ' "2.5". 0 when absent.'
+        ),
+    ] = 0
+    limit: Annotated[
+        GpuCount | None,
+        Meta(
+            description="The most GPUs that the queue's pods may hold, with at most three decimals;"
+            " unlimited when absent."
+        ),
+    ] = None
     gpu_hours_per_month: Annotated[
         GpuHours | None,
         Meta(
-            description="GPU-hours of a calendar month (UTC). A project that has used them borrows"
-            " nothing more until the month ends; nothing that runs is stopped for it. Without"
-            " effect on a GpuDepartment.",
+            description="GPU-hours that the project may use in a calendar month (UTC) before it"
+            " stops borrowing: until the month ends, it starts no more pods above its quota, and"
+            " its running pods continue. Unlimited when absent. Ignored on a GpuDepartment.",
         ),
     ] = None
     over_quota_weight: OverQuotaWeight = 1
 
 
 class HostFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Quota, limit and weight of CPU or memory. Without a quota, not counted; without a limit,
-    unlimited."""
+    """The queue's quota, limit and weight of CPU or host memory."""
 
-    quota: KubeQuantity | None = None
-    limit: KubeQuantity | None = None
+    quota: Annotated[
+        KubeQuantity | None,
+        Meta(
+            description="The amount that the queue is entitled to, as a Kubernetes quantity:"
+            ' "500m", 32, 1.5 or "128Gi". The resource is not counted when absent.'
+        ),
+    ] = None
+    limit: Annotated[
+        KubeQuantity | None,
+        Meta(
+            description="The most that the queue's pods may hold, as a Kubernetes quantity;"
+            " unlimited when absent."
+        ),
+    ] = None
     over_quota_weight: OverQuotaWeight = 1
 
 
 class PoolFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """What a queue may have in one node pool."""
+    """Quotas, limits and weights of a queue in one node pool."""
 
-    name: Annotated[Name, Meta(description="Name of a GpuNodePool; `default` needs none.")]
+    name: Annotated[
+        Name,
+        Meta(description="Name of a GpuNodePool; the pool `default` exists without an object."),
+    ]
     gpu: GpuFigures = field(default_factory=GpuFigures)
     cpu: HostFigures = field(default_factory=HostFigures)
     memory: HostFigures = field(default_factory=HostFigures)
     rank: Annotated[
-        int, Meta(description="Lower ranks share what the quotas leave before higher ones.")
+        int,
+        Meta(
+            description="Order in which queues share what the quotas leave: a queue with a lower"
+            " rank is served before one with a higher rank. 0 when absent."
+        ),
     ] = 0
 
 
@@ -95,7 +124,7 @@ class PastUse(
     },
     kw_only=True,
 ):
-    """Past use: what was held times how long, with half-life decay, as of `asOf`."""
+    """Past usage: amounts held times seconds, with half-life decay, at the time `asOf`."""
 
     gpu: Natural = 0
     cpu: Natural = 0
@@ -104,7 +133,7 @@ class PastUse(
 
 
 class MonthUse(Struct, rename="camel", kw_only=True):
-    """What a project has used of its budget in `month`, such as 2026-10, in GPU-hours and exact."""
+    """GPU-hours of the monthly budget that the project has used in `month`."""
 
     month: str
     gpu_hours: str
@@ -112,10 +141,10 @@ class MonthUse(Struct, rename="camel", kw_only=True):
 
 
 class PoolUse(Struct, rename="camel", kw_only=True):
-    """What a queue was given in one node pool at the last cycle; GPUs as numbers of GPUs.
+    """Shares and allocations of a queue in one node pool at the last scheduling cycle.
 
-    CPU and memory are told where they have a quota, past use where the node pool counts it, and use
-    of the month where there is a budget and the usage books are read.
+    `cpu` and `memory` are present if they have a quota, `past` if the node pool counts past usage,
+    and `month` if the project has a budget and its usage is known.
     """
 
     name: Name
@@ -131,7 +160,7 @@ class PoolUse(Struct, rename="camel", kw_only=True):
 
 
 class QueueSummary(Struct, rename="camel", kw_only=True):
-    """The sums over all node pools, for printer columns."""
+    """Sums over all node pools, for the columns of `kubectl get`."""
 
     quota: str = "0"
     limit: str = "unlimited"
@@ -147,8 +176,8 @@ class QueueSummary(Struct, rename="camel", kw_only=True):
 class QueueStatus(Struct, rename="camel", kw_only=True):
     """Shares and allocations of a GpuDepartment or GpuProject.
 
-    Condition types: `Valid`, `OverQuota` (True while its pods hold more than its quota), and, with
-    a budget, `WithinBudget` (Unknown while the use of the month is not known).
+    Condition types: `Valid`, `OverQuota` (True while its pods hold more than its quota) and, with
+    a budget, `WithinBudget` (Unknown while the usage of the month is not known).
     """
 
     observed_generation: Natural = 0
@@ -160,12 +189,13 @@ class QueueStatus(Struct, rename="camel", kw_only=True):
 
 class GpuDepartmentSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     node_pools: Annotated[
-        list[PoolFigures], Meta(description="What its projects may have together, per node pool.")
+        list[PoolFigures],
+        Meta(description="Quotas, limits and weights of all its projects together, per node pool."),
     ] = field(default_factory=list)
 
 
 class GpuDepartment(Struct, rename="camel", kw_only=True):
-    """A part of the organisation: its projects share its quota."""
+    """A part of the organisation, whose projects share its quota."""
 
     metadata: ObjectMeta
     spec: GpuDepartmentSpec = field(default_factory=GpuDepartmentSpec)
@@ -173,60 +203,86 @@ class GpuDepartment(Struct, rename="camel", kw_only=True):
 
 
 class KindSelector(Struct, rename="camel", kw_only=True):
-    """Node labels that one kind of work of a project must use."""
+    """The nodes on which pods of one workload kind may run."""
 
     workload_kind: Annotated[
         Literal["training", "interactive", "build", "inference"],
-        Meta(description="A value of the pods' label ballast.dev/workload-kind."),
+        Meta(description="The workload kind: the value of the pods' ballast.dev/workload-kind."),
     ]
-    match_labels: Annotated[dict[str, str], Meta(description="Labels that the nodes must have.")]
+    match_labels: Annotated[
+        dict[str, str], Meta(description="Labels that a node must have to run these pods.")
+    ]
 
 
 class MinRuntime(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """How long a workload runs before it may be evicted, in seconds."""
+    """How long a workload is protected from eviction after it starts."""
 
     reclaim_seconds: Annotated[
-        int, Meta(ge=0, description="Before it may be evicted for another project.")
+        int,
+        Meta(
+            ge=0,
+            description="Seconds that a workload runs before it may be evicted for workloads of"
+            " another project; 0: it is not protected.",
+        ),
     ] = 0
     preempt_seconds: Annotated[
-        int, Meta(ge=0, description="Before it may be evicted for work of its own project.")
+        int,
+        Meta(
+            ge=0,
+            description="Seconds that a workload runs before it may be evicted for workloads of its"
+            " own project; 0: it is not protected.",
+        ),
     ] = 0
 
 
 class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    department: Annotated[Name, Meta(description="Name of its GpuDepartment.")]
+    department: Annotated[
+        Name, Meta(description="Name of the GpuDepartment that the project belongs to.")
+    ]
     namespaces: Annotated[
         list[str],
         Meta(
-            description="Namespaces whose pods belong to this project. A namespace belongs to one"
-            " project: the oldest that lists it."
+            description="Namespaces whose pods belong to this project. A namespace that several"
+            " projects list belongs to the oldest of them."
         ),
     ] = field(default_factory=list)
     node_pools: Annotated[
-        list[PoolFigures], Meta(description="What its pods may have, per node pool.")
+        list[PoolFigures],
+        Meta(description="Quotas, limits and weights of the project, per node pool."),
     ] = field(default_factory=list)
     default_node_pools: Annotated[
-        list[str], Meta(description="Node pools in order of preference; all its pools when empty.")
+        list[str],
+        Meta(
+            description="Node pools for pods that name none, in order of preference; all node pools"
+            " of the project when empty."
+        ),
     ] = field(default_factory=list)
     node_affinity: Annotated[
-        list[KindSelector], Meta(description="Which nodes each kind of its work must use.")
+        list[KindSelector],
+        Meta(description="Nodes on which pods of a workload kind may run; all when not listed."),
     ] = field(default_factory=list)
     allowed_priority_classes: Annotated[
-        list[str], Meta(description="Priority classes its pods may name; any when empty.")
+        list[str], Meta(description="Priority classes that its pods may name; any when empty.")
     ] = field(default_factory=list)
     min_runtime: MinRuntime = field(default_factory=MinRuntime)
     disruption_budget_seconds: Annotated[
         Seconds | None,
-        Meta(description="As in the node pool, for pods of this project; absent: its value."),
+        Meta(
+            description="Overrides disruptionBudgetSeconds of the GpuNodePool for pods of this"
+            " project."
+        ),
     ] = None
     max_termination_grace_seconds: Annotated[
         Seconds | None,
-        Meta(description="As in the node pool, for pods of this project; absent: its value."),
+        Meta(
+            description="Overrides maxTerminationGraceSeconds of the GpuNodePool for pods of this"
+            " project."
+        ),
     ] = None
 
 
 class GpuProject(Struct, rename="camel", kw_only=True):
-    """A team: its namespaces, and what their pods may have."""
+    """A team: its namespaces, and the quotas, limits and weights of their pods."""
 
     metadata: ObjectMeta
     spec: GpuProjectSpec

@@ -1,8 +1,8 @@
 """The closed list of reasons, each with the one sentence shown for it.
 
 The same word appears in FailedNodes, events, conditions, metrics and the command line. The
-sentences are constant: kube-scheduler retries at once when a refusal's text changes between two
-attempts, so no counter, time or name may stand in one. Details go beside them, never into them.
+sentences are constant, without counters, times or names: kube-scheduler retries at once when the
+text of a refusal changes between two attempts. Details are kept apart from them.
 """
 
 from enum import StrEnum
@@ -12,9 +12,9 @@ import msgspec
 
 
 class Reason(StrEnum):
-    """Why something waits, was refused, was placed or was evicted."""
+    """Why a workload is pending or placed, a pod evicted, a node refused, or an object invalid."""
 
-    # A workload waits.
+    # A workload is pending.
     GANG_INCOMPLETE = "GangIncomplete"
     INSUFFICIENT_GPU = "InsufficientGpu"
     INSUFFICIENT_NODE_RESOURCES = "InsufficientNodeResources"
@@ -24,7 +24,7 @@ class Reason(StrEnum):
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     OVER_FAIR_SHARE = "OverFairShare"
     OVER_LIMIT = "OverLimit"
-    #: Of a project: it has used the GPU-hours of the month.
+    #: The project has used its GPU-hours of the month.
     OVER_BUDGET = "OverBudget"
     UNKNOWN_NODE_POOL = "UnknownNodePool"
     UNKNOWN_PROJECT = "UnknownProject"
@@ -35,7 +35,7 @@ class Reason(StrEnum):
     HELD_BY_OWNER = "HeldByOwner"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     WAITING_FOR_TURN = "WaitingForTurn"
-    #: Its pods name a group of which nothing tells the size.
+    #: Its pods name a group of unknown size.
     GANG_SIZE_UNKNOWN = "GangSizeUnknown"
     PLACEMENT_REFUSED = "PlacementRefused"
     RELEASE_REFUSED = "ReleaseRefused"
@@ -48,7 +48,7 @@ class Reason(StrEnum):
     RECLAIMED = "Reclaimed"
     PREEMPTED = "Preempted"
     MOVED = "Moved"
-    #: Also of the node: nothing of Ballast runs there any more.
+    #: Also of the node: it no longer runs pods that Ballast placed.
     NODE_EMPTIED = "NodeEmptied"
     GANG_STALE = "GangStale"
     #: In elastic node pools whose autoscaler reads pods.
@@ -72,7 +72,7 @@ class Reason(StrEnum):
     # What a project has used of its budget of GPU-hours, besides OVER_BUDGET.
     WITHIN_BUDGET = "WithinBudget"
     USAGE_UNKNOWN = "UsageUnknown"
-    # A Workload of Kueue is sent to one of several clusters, or to none.
+    # A Workload of Kueue was dispatched to one of several clusters, or to none.
     NOMINATED = "Nominated"
     NO_CLUSTER = "NoCluster"
     # The extender refuses a node.
@@ -85,7 +85,7 @@ class Reason(StrEnum):
     VICTIMS_PROTECTED = "VictimsProtected"
 
 
-#: Why a pod of a workload is stopped to start again on another node, and why it is stopped at all.
+#: Reasons to evict a pod so that it starts again on another node, and all reasons to evict a pod.
 MOVES: Final = frozenset({Reason.MOVED, Reason.NODE_EMPTIED})
 STOPS: Final = MOVES | {Reason.RECLAIMED, Reason.PREEMPTED, Reason.GANG_STALE}
 
@@ -149,7 +149,7 @@ SENTENCES: dict[Reason, str] = {
 }
 
 
-#: What helps a workload that waits, in one sentence for its owner. docs/reasons.md says the same.
+#: What the owner of a pending workload can do, in one sentence. docs/reasons.md has the same text.
 HELP: dict[Reason, str] = {
     Reason.GANG_INCOMPLETE: "Create the rest of its pods, or lower minMember.",
     Reason.INSUFFICIENT_GPU: "It starts when GPUs become free; a smaller request fits sooner.",
@@ -184,14 +184,15 @@ HELP: dict[Reason, str] = {
 
 
 def sentence(reason: Reason) -> str:
-    """The constant text shown for `reason`: the word, then what it means."""
+    """The constant text for `reason`: the word, then its sentence."""
     return f"{reason}: {SENTENCES[reason]}"
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """A decision against something, as a value.
+    """A refusal as a value.
 
-    `detail` says what, which object, have and want; it never goes where a constant is needed.
+    `detail` names the object and what it has and needs; it is not used where the text must be
+    constant.
     """
 
     reason: Reason

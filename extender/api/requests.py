@@ -1,7 +1,7 @@
-"""How much of one resource a pod asks for and holds, as kube-scheduler counts it.
+"""How much of one resource a pod requests and holds, as kube-scheduler counts it.
 
-What a pod asks for is its spec alone, and is what its project is charged. What it holds of its node
-may be more for a while: an in-place resize lowers the spec first and the allocation later.
+The request follows from the spec alone; the project is charged for it. For a while the pod may hold
+more than it requests: an in-place resize lowers the spec first and the allocation later.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ Parse = Callable[[Quantity], int]
 
 
 def request_of(container: Container, resource: str) -> Quantity:
-    """A container's request, or its limit where it states no request, as Kubernetes defaults it."""
+    """A container's request; without one its limit, as Kubernetes defaults it."""
     for listed in (container.resources.requests, container.resources.limits):
         if listed and resource in listed:
             return listed[resource]
@@ -21,37 +21,38 @@ def request_of(container: Container, resource: str) -> Quantity:
 
 
 def effective(pod: Pod, resource: str, parse: Parse, given: Mapping[str, int] | None = None) -> int:
-    """The sum over containers, init containers and side-cars; raises UnitError.
+    """The request of all containers, init containers and sidecars; raises UnitError.
 
-    `given` is by container what it holds at least.
+    `given` has the amounts that containers already hold, by container name: the minimum that each
+    counts.
     """
     least = given or {}
 
-    def asked_by(container: Container) -> int:
+    def counted(container: Container) -> int:
         return max(parse(request_of(container, resource)), least.get(container.name, 0))
 
-    total = sum(map(asked_by, pod.spec.containers))
+    total = sum(map(counted, pod.spec.containers))
     sidecars = peak = 0
     for container in pod.spec.init_containers or ():
-        asked = asked_by(container)
+        amount = counted(container)
         if container.restart_policy == "Always":
-            sidecars += asked
+            sidecars += amount
             peak = max(peak, sidecars)
         else:
-            peak = max(peak, sidecars + asked)
+            peak = max(peak, sidecars + amount)
     return max(total + sidecars, peak)
 
 
 def host_request(pod: Pod, resource: str, parse: Parse) -> int:
-    """CPU or memory that the spec asks for: of the pod as a whole where it says so, else the sum
-    over its containers; and its overhead. Raises UnitError."""
+    """CPU or memory that the pod requests: its pod-level request, else that of its containers, plus
+    its overhead. Raises UnitError."""
     return _of_pod(pod, resource, parse, effective(pod, resource, parse), 0)
 
 
 def host_held(pod: Pod, resource: str, parse: Parse) -> int:
-    """CPU or memory that the pod holds of its node: what it asks for, or was given if that is more.
+    """CPU or memory that the pod holds: the larger of its request and its allocation.
 
-    What is not understood counts nothing.
+    0 if a quantity is not understood.
     """
     status = pod.status
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
@@ -64,9 +65,9 @@ def host_held(pod: Pod, resource: str, parse: Parse) -> int:
 
 
 def _of_pod(pod: Pod, resource: str, parse: Parse, total: int, least: int) -> int:
-    """`total` of the containers, or what `spec.resources` says instead, and the overhead.
+    """`spec.resources` if it states the resource, else `total` of the containers; plus overhead.
 
-    A limit of the pod is its request where neither it nor any container states one.
+    A pod-level limit counts as the request if neither the pod nor any container requests any.
     """
     stated = pod.spec.resources
     if stated is not None and stated.requests and resource in stated.requests:
@@ -77,7 +78,7 @@ def _of_pod(pod: Pod, resource: str, parse: Parse, total: int, least: int) -> in
 
 
 def _most_given(status: ContainerStatus | PodStatus, resource: str, parse: Parse) -> int:
-    """The larger of what kubelet allocated and what it has put in force."""
+    """The larger of the amount that kubelet has allocated and the amount in force."""
     in_force = status.resources.requests if status.resources else None
     listed = status.allocated_resources or {}, in_force or {}
     try:

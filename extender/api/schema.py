@@ -1,12 +1,12 @@
 """The OpenAPI schema of a kind, from its Struct.
 
-The Structs say what a field is; the tables here say what only Kubernetes asks about it: list keys,
-bounds (the API server prices a CEL rule by the longest list that the schema admits), and rules
-between fields.
+The Structs define the fields. The tables here add what only Kubernetes needs: list keys, bounds
+(the API server estimates the cost of a CEL rule from the longest list that the schema admits), and
+rules between fields.
 
-Optional fields are absent, never null. What people write has defaults, so that
-`kubectl get -o yaml` shows what is in force; the ledger and a status have none, since programs
-write them.
+Optional fields are absent, never null. Specs that users write have defaults, so that
+`kubectl get -o yaml` shows what is in force. The ledger and statuses, which programs write, have
+none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from extender.api.usage_kinds import HOURS
 #: A decoded JSON schema, or a part of a manifest.
 Json = dict[str, Any]
 
-#: Struct -> the key that tells two entries of a list of it apart (`x-kubernetes-list-type: map`).
+#: Struct -> the key of a list of it (`x-kubernetes-list-map-keys`).
 LIST_KEYS: Final[Mapping[str, str | Sequence[str]]] = {
     "CardShare": "index",
     "Condition": "type",
@@ -37,7 +37,8 @@ LIST_KEYS: Final[Mapping[str, str | Sequence[str]]] = {
     "TopologyLevel": "nodeLabel",
     "UsageLine": ("user", "nodePool", "model"),
 }
-#: Longest list of each Struct. A kubelet runs 110 pods by default and at most some hundreds.
+#: Struct -> length of the longest list of it. A kubelet runs 110 pods by default, some hundreds at
+#: most.
 MAX_ITEMS: Final = {
     "CardShare": 64,
     "Condition": 16,
@@ -52,25 +53,25 @@ MAX_ITEMS: Final = {
     "TopologyLevel": 16,
     "UsageLine": 1024,
 }
-#: Structs that mean something by their absence, so they are not made for their defaults.
+#: Structs that get no default, since their absence has a meaning.
 ABSENT: Final = ("", "HostFigures")
 #: Kinds that only programs write.
 MACHINE_WRITTEN: Final = ("GpuNode", "GpuUsage")
-#: Lists of plain strings hold each once and at most this many.
+#: Length of the longest list of strings.
 MAX_STRINGS: Final = 256
 MAX_LABELS: Final = 32
 MAX_TEXT: Final = 253
-#: Marks a field that holds a number or a text: a policy says which ones are accepted.
+#: Marks a field with a number or a string; an admission policy checks its value.
 ANY_VALUE: Final = "x-kubernetes-preserve-unknown-fields"
-#: Fields with room for prose, as Kubernetes' own conditions have it.
+#: Field -> longest text, as in Kubernetes' own conditions.
 MAX_TEXT_OF: Final = {"message": 32768, "reason": 1024}
-#: Lists of names of a kind; such names have a stricter form than other text.
+#: Lists of names, which have a stricter form than other strings.
 ITEM_SCHEMAS: Final[Mapping[str, Json]] = {
     "namespaces": {"maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
 }
 
 
-#: (Struct, field) -> what its value must be besides a text, as Kubernetes' own conditions have it.
+#: (Struct, field) -> further requirements on its value; Condition as in Kubernetes.
 FORMS: Final[Mapping[tuple[str, str], Json]] = {
     ("Condition", "status"): {"enum": ["True", "False", "Unknown"]},
     ("Condition", "observedGeneration"): {"minimum": 0},
@@ -84,7 +85,7 @@ FORMS: Final[Mapping[tuple[str, str], Json]] = {
 
 @dataclass(slots=True, frozen=True)
 class CelRule:
-    """A CEL rule on a Struct, and the sentence that a refused user reads."""
+    """A CEL rule on a Struct, and the error message for the user."""
 
     rule: str
     message: str
@@ -146,7 +147,7 @@ def schema(kind: type[msgspec.Struct]) -> Json:
 
 
 class _Converter:
-    """Turns what msgspec says of a Struct into what the API server accepts."""
+    """Converts the schema that msgspec makes of a Struct into one that the API server accepts."""
 
     def __init__(self, components: Mapping[str, Json]) -> None:
         self.components = components
@@ -164,7 +165,7 @@ class _Converter:
         return body
 
     def convert(self, found: Json, field: str) -> Json:
-        """The structural form of one node; `field` is the name it stands under."""
+        """The structural form of one node; `field` is the name of its field."""
         found = _without_null(found)
         if "$ref" in found:
             name: str = found["$ref"]
@@ -197,7 +198,7 @@ class _Converter:
             keys = [keys] if isinstance(keys, str) else list(keys)
             kind = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
         else:
-            # Figures may repeat, names may not.
+            # Numbers may repeat in a list, names may not.
             is_figures = items.get("type") == "integer"
             kind = {"x-kubernetes-list-type": "atomic" if is_figures else "set"}
         longest = MAX_ITEMS.get(name, MAX_STRINGS)
@@ -223,9 +224,9 @@ class _Converter:
 
 
 def _default(stated: Json, body: Json) -> Json:
-    """The default that is stored where nothing was written.
+    """The default that the API server stores for an absent field.
 
-    A list, a map or a text without entries says nothing that its absence does not say.
+    Empty lists, maps and strings get none: they mean the same as an absent field.
     """
     if "default" in stated:
         return {"default": stated["default"]} if stated["default"] not in ([], {}, "", None) else {}
@@ -248,7 +249,7 @@ def _integer(found: Json, _field: str) -> Json:
 
 
 def _without_null(found: Json) -> Json:
-    """The node itself where it is a union with null: such a field is optional, never null."""
+    """The node without null, if it is a union with null: an optional field is absent, not null."""
     options: list[Json] = [one for one in found.get("anyOf", ()) if one != {"type": "null"}]
     if len(options) == 1:
         return _kept(found, "description") | options[0]
@@ -256,7 +257,7 @@ def _without_null(found: Json) -> Json:
 
 
 def _described(found: Json) -> Json:
-    """The description as one paragraph, with the default that the programs assume."""
+    """The description as one paragraph, followed by the default value."""
     text = " ".join(cleandoc(found.get("description", "")).split())
     default = found.get("default")
     if default and default != "0" and isinstance(default, str | int):

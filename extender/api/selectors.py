@@ -1,4 +1,4 @@
-"""Whether labels meet a requirement of a selector, as Kubernetes has it."""
+"""Matching of labels against the requirements of Kubernetes selectors."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from extender.api.objects import Requirement
 
 
 def meets(rule: Requirement, labels: Mapping[str, str]) -> bool | None:
-    """Whether the labels meet one requirement; None for an operator that is not known here.
+    """Whether the labels meet one requirement; None for an unknown operator.
 
     `Gt` and `Lt` are for nodes only; the API server refuses them in label selectors.
     """
@@ -26,7 +26,7 @@ def meets(rule: Requirement, labels: Mapping[str, str]) -> bool | None:
 
 
 def _compares(operator: str, value: str | None, values: list[str]) -> bool:
-    """Gt and Lt hold between two integers only."""
+    """Whether Gt or Lt holds; false unless both values are integers."""
     try:
         have, bound = int(value or ""), int(values[0])
     except (ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""How programs end: by SIGTERM or SIGINT."""
+"""Orderly exit of a program on SIGTERM or SIGINT."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work is done; the first signal cancels it, and waits until it has ended."""
+    """Run `work` to its end; SIGTERM or SIGINT cancels it first. Returns once it has ended."""
     task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -1,8 +1,8 @@
-"""Text to integers and back: milli-GPU, milli-CPU, MiB; and ages. Strict: ASCII, canonical, exact.
+"""Parsing and formatting of milli-GPU, milli-CPU, MiB and ages: ASCII, canonical and exact.
 
-What these functions refuse is refused for a reason: `float()` accepts "nan", "0_5", "0.5\\n" and
-Arabic digits, and `re.match("...$")` accepts a trailing newline. Values outside the grammar raise
-`UnitError`, whose text says what is accepted.
+The parsers use full matches of ASCII grammars, since `float()` accepts "nan", "0_5", "0.5\\n" and
+Arabic digits, and `re.match("...$")` a trailing newline. Other values raise `UnitError`, whose text
+says what is accepted.
 """
 
 import re
@@ -11,15 +11,15 @@ from functools import lru_cache
 from typing import Final
 
 MILLI_PER_GPU: Final = 1000
-#: Longest text looked at: nothing canonical is longer, and huge digit strings cost time.
+#: Longest text that is parsed: canonical texts are shorter, and long digit strings cost time.
 MAX_TEXT: Final = 16
 #: The largest weight that a workload may state.
 MAX_WEIGHT: Final = 1000
 #: Longest part of a refused text that a message repeats.
 MAX_SHOWN: Final = 40
 
-#: Grammar of a quota in GPUs, and of a Kubernetes quantity that is not negative; also in the policy
-#: `figures.ballast.dev`.
+#: Grammars of a quota in GPUs and of a non-negative Kubernetes quantity; the policy
+#: `figures.ballast.dev` has the same.
 GPUS_PATTERN: Final = r"(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?"
 QUANTITY_PATTERN: Final = (
     r"([0-9]{1,15})(?:\.([0-9]{1,9}))?"
@@ -50,11 +50,12 @@ _MIB: Final = 2**20
 
 
 class UnitError(ValueError):
-    """The text is not a value we accept; the message says what is."""
+    """The text is not an accepted value; the message says what is accepted."""
 
 
 def _refuse(text: object, accepted: str, what: str = "") -> UnitError:
-    """The error that names what the text was for, shows it cut and escaped, and says what fits."""
+    """The error: its message names the field `what`, shows the value cut and escaped, and says what
+    is accepted."""
     if isinstance(text, int | float):
         shown = str(text) if abs(text) < 10**MAX_SHOWN else "so large a number"
     else:
@@ -65,7 +66,7 @@ def _refuse(text: object, accepted: str, what: str = "") -> UnitError:
 
 
 def _text_of(value: float | str, longest: int) -> str:
-    """The value as text to match, or a text that matches nothing where it is too long or a bool."""
+    """The value as text; empty, which matches no grammar, if it is too long, negative or a bool."""
     if isinstance(value, str):
         return value if len(value) <= longest else ""
     if isinstance(value, bool) or not 0 <= value < 10**15:
@@ -88,7 +89,7 @@ def parse_fraction(text: str, what: str = "") -> int:
 
 
 def parse_share(text: str, what: str = "") -> int:
-    """Milli of a share of compute time, from none to all: "0" -> 0, "0.25" -> 250, "1" -> 1000."""
+    """Milli of a share of compute time from 0 to 1: "0" -> 0, "0.25" -> 250, "1" -> 1000."""
     if text in ("0", "1"):
         return int(text) * MILLI_PER_GPU
     if len(text) > MAX_TEXT or not _FRACTION.fullmatch(text):
@@ -107,7 +108,7 @@ def parse_milli(text: str, what: str = "") -> int:
 def parse_positive(text: str, what: str, example: str = ', such as "8"') -> int:
     """A whole number from 1 to 999999999 without sign, spaces or leading zeros.
 
-    `example` ends the sentence that refuses anything else; it tells the unit where there is one.
+    `example` ends the error message; it names the unit, if there is one.
     """
     if len(text) > MAX_TEXT or not _POSITIVE.fullmatch(text):
         raise _refuse(text, f"a whole number from 1 to 999999999{example}", what)
@@ -146,7 +147,7 @@ def parse_quantity(value: float | str, per_unit: int = 1) -> int:
 
 def parse_whole(value: int | str, what: str) -> int:
     """A Kubernetes quantity that is a whole number: "2" -> 2, "2000m" -> 2; "500m" is refused."""
-    # Nine decimals of a nano are the finest grain that the grammar has.
+    # The smallest unit that the grammar can express: nine decimals of a nano.
     fine = 10**18
     amount = parse_quantity(value, fine)
     if amount % fine:
@@ -165,7 +166,7 @@ def parse_memory(value: float | str) -> int:
 
 
 def parse_memory_floor(value: float | str) -> int:
-    """MiB of a quantity in bytes, rounded down: for what a node has rather than what a pod asks."""
+    """MiB of a quantity in bytes, rounded down: for capacities, not for requests."""
     return parse_quantity(value) // _MIB
 
 
@@ -187,7 +188,7 @@ def format_cpus(milli: int) -> str:
 
 
 def format_tenths(milli: int) -> str:
-    """Milli-GPU with one decimal, rounded down: what a share is, or what a queue holds."""
+    """Milli-GPU as GPUs with one decimal, rounded down, for shares and allocations."""
     return f"{milli // MILLI_PER_GPU}.{milli % MILLI_PER_GPU // 100}"
 
 
@@ -207,14 +208,13 @@ def format_age(since: str) -> str:
 
 
 def share_mib(milli: int, card_mib: int) -> int:
-    """MiB that `milli` of a card of `card_mib` MiB stands for, rounded down: shares never add up
-    to more than the card.
-    """
+    """MiB of `milli` of a card with `card_mib` MiB; rounded down, so that the shares of a card do
+    not add up to more than the card."""
     return milli * card_mib // MILLI_PER_GPU
 
 
 def share_milli(mib: int, card_mib: int) -> int:
-    """Milli that `mib` take of a card of `card_mib` MiB, rounded up; above 1000: does not fit."""
+    """Milli of `mib` of a card with `card_mib` MiB, rounded up; above 1000 if it does not fit."""
     if card_mib <= 0:
         return MILLI_PER_GPU + 1
     return -(-mib * MILLI_PER_GPU // card_mib)

@@ -1,7 +1,7 @@
-"""GpuUsage: what a project or a node pool held on one day, by the hour. Written by the controller.
+"""GpuUsage: the usage of a project or a node pool on one day, by hour. The controller writes it.
 
-Amounts are milli-GPU-seconds: thousandths of a GPU times seconds, as integers. Days and hours are
-those of UTC.
+Amounts are integers in milli-GPU-seconds: thousandths of a GPU times seconds. Days and hours are in
+UTC.
 """
 
 from typing import Annotated, Final, Literal
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, field
 from extender.api.objects import ObjectMeta
 
 HOURS: Final = 24
-#: Stands for all users beyond those that a record names; no label can have this value.
+#: Stands for all users that a record does not name; no label can have this value.
 OTHER_USERS: Final = "*"
 
 Account = Literal["Project", "NodePool"]
@@ -20,12 +20,12 @@ ByHour = list[Annotated[int, Meta(ge=0)]]
 
 
 def no_hours() -> ByHour:
-    """A day on which nothing was held."""
+    """The hours of a day without usage."""
     return [0] * HOURS
 
 
 class UsageLine(Struct, rename="camel", kw_only=True):
-    """What one user held of one card model. A node pool's record names no users."""
+    """Usage of one card model by one user; `user` is empty in the record of a node pool."""
 
     user: str
     node_pool: str
@@ -35,14 +35,14 @@ class UsageLine(Struct, rename="camel", kw_only=True):
 
 
 class OverQuota(Struct, rename="camel", kw_only=True):
-    """What a project held of one node pool above its quota."""
+    """Usage of a project above its quota in one node pool."""
 
     node_pool: str
     held: ByHour = field(default_factory=no_hours)
 
 
 class GpuUsageSpec(Struct, rename="camel", kw_only=True):
-    """The amounts of one day. `account` and `name` say whose they are."""
+    """The usage of one day. `account` and `name` identify the GpuProject or GpuNodePool."""
 
     account: Account
     name: str
@@ -53,7 +53,7 @@ class GpuUsageSpec(Struct, rename="camel", kw_only=True):
 
 
 class GpuUsage(Struct, rename="camel", kw_only=True):
-    """What a project or a node pool held on one day; named `<day>.<account>[.<name>]`."""
+    """Usage of a project or node pool on one day; its name is `<day>.<account>[.<name>]`."""
 
     metadata: ObjectMeta
     spec: GpuUsageSpec

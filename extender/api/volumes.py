@@ -1,10 +1,10 @@
-"""Projections of what a pod's volumes are bound to: claims, volumes and their storage classes."""
+"""Projections of PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
 
 from msgspec import Struct, field
 
 from extender.api.objects import NodeSelector, NodeSelectorTerm, ObjectMeta
 
-#: The provisioner of classes whose volumes are made by hand, such as local disks.
+#: The provisioner of classes for volumes that are created manually, such as local disks.
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 

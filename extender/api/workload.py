@@ -1,6 +1,6 @@
-"""What a pod says of its workload: size, sub-groups, floor, run time, saves and weight.
+"""What a pod states about its workload: size, sub-groups, floor, run time, checkpoints, weight.
 
-The names of other schedulers for the same words are in `extender.api.demand`.
+The aliases that other schedulers define are in `extender.api.demand`.
 """
 
 import re
@@ -16,18 +16,21 @@ from extender.api.units import MAX_WEIGHT, UnitError, parse_positive
 SubGroups = tuple[tuple[str, int], ...]
 MAX_SUB_GROUPS: Final = 64
 _COUNT: Final = re.compile(r"0|[1-9][0-9]{0,5}", re.ASCII)
-#: What ends the refusal of a number of seconds.
+#: End of the error message for a wrong number of seconds.
 _OF_SECONDS: Final = '; the unit is seconds: for 30 minutes write "1800"'
 
 
 def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
-    """Pods of the group that must run together as the pod says, or 0; raises UnitError."""
+    """The minimum of the pod's group that the pod states, else 0; raises UnitError."""
     text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)
     return parse_positive(text, "min-member") if text else 0
 
 
 def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> SubGroups:
-    """Sub-groups as the pod states them beside its `min_member` (0: none); raises UnitError."""
+    """The sub-groups that the pod states; raises UnitError.
+
+    Their sum may not exceed the `min_member` that it states (0: none).
+    """
     key = names.ANNOTATION_SUB_GROUPS
     text = first_of(annotations, (key,))
     if not text:
@@ -46,16 +49,16 @@ def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> S
 
 
 def read_floor(annotations: Mapping[str, str] | None) -> int:
-    """Replicas of the pod's owner that are kept, or 0 where it states none; raises UnitError."""
+    """The floor of the pod's owner: how many replicas are not evicted; else 0. Raises UnitError."""
     key = names.ANNOTATION_FLOOR
     text = first_of(annotations, (key,))
     return parse_positive(text, key) if text else 0
 
 
 def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
-    """Seconds of running between two saves of the pod's work; 0: it saves nothing.
+    """Seconds of run time between two checkpoints; 0: the pod saves nothing; None if not stated.
 
-    None where it does not say so. Raises UnitError.
+    Raises UnitError.
     """
     text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
     if not text:
@@ -64,8 +67,8 @@ def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
 
 
 def read_run(pod: Pod) -> int | None:
-    """Seconds for which the pod runs once it has started, as it says itself: what it expects, and
-    no more than its `activeDeadlineSeconds`. None where it says neither. Raises UnitError."""
+    """The pod's run time in seconds: its expected run time or `activeDeadlineSeconds`, whichever is
+    smaller; None if it states neither. Raises UnitError."""
     key = names.ANNOTATION_EXPECTED_RUN
     text = first_of(pod.metadata.annotations, (key,))
     expected_s = parse_positive(text, key, _OF_SECONDS) if text else None
@@ -74,7 +77,7 @@ def read_run(pod: Pod) -> int | None:
 
 
 def read_weight(annotations: Mapping[str, str] | None) -> int:
-    """Weight of the pod's workload beside others, or 0 where it states none; raises UnitError."""
+    """Weight of the pod's workload within its project; 0 if not stated. Raises UnitError."""
     text = first_of(annotations, (names.ANNOTATION_WEIGHT,))
     weight = parse_positive(text, names.ANNOTATION_WEIGHT) if text else 0
     if weight > MAX_WEIGHT:
@@ -83,7 +86,7 @@ def read_weight(annotations: Mapping[str, str] | None) -> int:
 
 
 def write_sub_groups(sub_groups: SubGroups) -> str:
-    """The text that `read_sub_groups` reads."""
+    """The text that `read_sub_groups` parses."""
     return ",".join(f"{name}={n_pods}" for name, n_pods in sub_groups)
 
 
