@@ -1,4 +1,4 @@
-"""Asking an API server from a command: one sentence on standard error where that fails."""
+"""Requests of commands to an API server; a failure is one sentence on standard error."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ from extender.kube.resources import segment
 from extender.kube.transport import Call
 
 VIEW: Final = "/apis/view.ballast.dev/v1alpha1"
-#: Explaining a workload takes a few dozen decisions.
+#: Deadline of a request: an explanation takes a few dozen scheduling decisions.
 DEADLINE_S: Final = 60.0
-#: Kubernetes lists in pages of 500, as kubectl does.
+#: Objects in a page of a list, as in kubectl.
 _PAGE: Final = "500"
-#: How the message of an error begins.
+#: Start of the message of a KubeError: the request and its status.
 _REQUEST: Final = re.compile(r"^(GET|POST|PATCH|PUT|DELETE) \S+: \d+ \w+: ")
 
 Answer = dict[str, Any]
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
-    """What `work` returns, given a client; raises ClickException where there is no answer."""
+    """The result of `work` with a client; raises ClickException if a request fails."""
     try:
         return asyncio.run(_ask(where, work))
     except Unavailable as error:
@@ -52,7 +52,7 @@ async def _ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def answer_to(where: Where, call: Call) -> Answer:
-    """The JSON that the API server answers; raises ClickException where there is none."""
+    """The JSON answer of the API server; raises ClickException if the request fails."""
 
     async def work(client: Client) -> Answer:
         found: Answer = json.loads(await client.send(call))
@@ -62,12 +62,12 @@ def answer_to(where: Where, call: Call) -> Answer:
 
 
 def get_view(where: Where, path: str, query: Mapping[str, str] | None = None) -> Answer:
-    """An answer of `ballast view`; raises ClickException where there is none."""
+    """An answer of `ballast view`; raises ClickException if the request fails."""
     return answer_to(where, Call("GET", f"{VIEW}{path}", query=query or {}, deadline_s=DEADLINE_S))
 
 
 def space_of(scope: Scope, where: Where) -> str:
-    """The namespace asked for, by flag or context; empty for all."""
+    """The namespace of the flag, else of the context; empty for all namespaces."""
     if scope.is_all:
         return ""
     return scope.namespace or namespace_of(where.kubeconfig, where.context)
@@ -91,7 +91,7 @@ async def listed(
 
 
 async def listed_or_none(client: Client, path: str, **options: str) -> list[Answer] | None:
-    """As `listed`; None where the user may not list them, or there is no such kind."""
+    """As `listed`; None if the user may not list the objects or the kind does not exist."""
     try:
         return await listed(client, path, **options)
     except (RequestRefused, NotFound):
@@ -99,8 +99,10 @@ async def listed_or_none(client: Client, path: str, **options: str) -> list[Answ
 
 
 def path_of(plural: str, namespace: str, root: str = "/api/v1", name: str = "") -> str:
-    """Where the objects of a namespace are, or of all where that is empty, or one object; raises
-    UsageError for what is not a name."""
+    """The API path of a kind's objects in a namespace (all, if it is empty), or of one object.
+
+    Raises UsageError for an invalid name.
+    """
     try:
         parts = ["namespaces", segment(namespace)] if namespace else []
         parts += [plural, *([segment(name)] if name else [])]
@@ -126,7 +128,7 @@ async def keys_of(client: Client, namespace: str, selector: str) -> set[str]:
 
 
 def key_of(pod: Answer) -> str:
-    """The key of the workload that the pod belongs to: of its group, else its own."""
+    """The key of the pod's workload: that of its group, else of the pod."""
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
     group = next((labels[each] for each in GROUP_LABELS if labels.get(each)), "")
@@ -134,8 +136,8 @@ def key_of(pod: Answer) -> str:
 
 
 def said(error: KubeError) -> str:
-    """What the API server said, without the request that it said it of; where it does not know the
-    kind, whether the API of `ballast view` is missing, or Ballast itself."""
+    """The API server's message without the request. For an unknown kind, the message says that
+    Ballast, or the API of `ballast view`, is not installed."""
     message = _REQUEST.sub("", error.message)
     if "could not find the requested resource" not in message and "page not found" not in message:
         return message

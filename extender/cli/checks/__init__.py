@@ -1,1 +1,1 @@
-"""The command `preflight`: what a cluster has and lacks for Ballast."""
+"""The command `preflight`: checks whether a cluster meets Ballast's requirements."""

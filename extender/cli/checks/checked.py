@@ -1,4 +1,4 @@
-"""What `ballast preflight` does: judges what a cluster has and lacks for Ballast."""
+"""Implementation of `ballast preflight`: reads facts of a cluster, checks and prints them."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _COLOURS: Final = {State.OK: "green", State.WARN: "yellow", State.FAIL: "red"}
 
 
 def check(where: Where, namespaces: tuple[str, ...], how: How) -> None:
-    """Print every finding; exits with 1 if any check says FAIL."""
+    """Print all findings; exits with 1 if any check fails."""
     findings = judge(ask(where, lambda client: FactsReader(client).read(namespaces)))
     listed = {"checks": msgspec.to_builtins(findings)}
     if not echo_data(how.output, listed):
@@ -29,7 +29,7 @@ def check(where: Where, namespaces: tuple[str, ...], how: How) -> None:
 
 
 def judge(facts: Facts) -> list[PreflightFinding]:
-    """Every finding, the worst first."""
+    """All findings, the worst first."""
     order = list(reversed(State))
     found = [*check_cluster(facts), *check_nodes(facts), *check_workloads(facts)]
     return sorted(found, key=lambda each: order.index(each.state))

@@ -1,4 +1,4 @@
-"""`ballast preflight`: a table of what a cluster has and lacks for Ballast."""
+"""`ballast preflight`: checks whether a cluster meets Ballast's requirements."""
 
 import click
 

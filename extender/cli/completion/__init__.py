@@ -1,1 +1,1 @@
-"""Completion in shells, and the names of objects that it offers."""
+"""Shell completion of commands, flags and object names."""

@@ -1,18 +1,18 @@
-"""Names that the cluster has, for completion: what the API server answers in time, else none."""
+"""Completion of object names; none if the API server does not answer in time."""
 
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-#: A key press does not wait longer.
+#: The longest that completion waits for the API server.
 _DEADLINE_S: Final = 1.0
 
 
 def complete_workload(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Workloads of the namespace that wait."""
+    """Pending workloads of the namespace."""
     space = _space(ctx)
     found = _items(ctx, f"/apis/view.ballast.dev/v1alpha1/namespaces/{space}/queues")
     keys = (each.get("workload", "") for each in found)

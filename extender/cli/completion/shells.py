@@ -1,6 +1,6 @@
-"""Completion in shells: scripts for `ballast`, and the program that kubectl asks for its plugin.
+"""Shell completion: the scripts for `ballast`, and kubectl's completion of its plugin.
 
-click makes the scripts and knows commands and flags; names come from the cluster in time, or not.
+click generates the scripts and completes commands and flags.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from click import Command
 
 _SHELLS: Final = ("bash", "zsh", "fish")
-#: What the end of kubectl's answer says: complete nothing else, such as names of files.
+#: Last line of an answer to kubectl: do not complete file names, or complete them.
 _NO_FILES: Final = ":4"
 _FILES: Final = ":0"
 
@@ -37,8 +37,10 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def answer_kubectl(command: "Command", words: list[str]) -> str:
-    """What kubectl is told to the words typed after `kubectl ballast`, of which the last is being
-    typed: one possible word on each line, then what to do with them."""
+    """The answer to kubectl's completion request: one candidate a line, then a directive.
+
+    `words` follow `kubectl ballast`; the last is incomplete.
+    """
     *before, last = words or [""]
     found = _Kubectl(command, {}, "kubectl ballast", "").get_completions(before, last)
     is_file = any(item.type in ("file", "dir") for item in found)
@@ -51,6 +53,6 @@ def _line(item: CompletionItem) -> str:
 
 
 class _Kubectl(ShellComplete):
-    """Completion without a shell: kubectl does what a shell's script would do."""
+    """Completion without a shell script: kubectl has its own."""
 
     name = "kubectl"

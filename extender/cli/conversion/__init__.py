@@ -1,1 +1,1 @@
-"""The command `convert`: objects of other schedulers as ours."""
+"""The command `convert`: converts objects of other schedulers to Ballast's."""

@@ -1,4 +1,4 @@
-"""`ballast convert`: objects of other schedulers as ours."""
+"""`ballast convert`: converts objects of other schedulers to Ballast's."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Reading what `ballast convert` converts: files, standard input, or a live cluster."""
+"""Reads the input of `ballast convert` from files, standard input or a cluster, and converts it."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,8 +27,8 @@ _LIVE: Final = {"kai": kai.LIVE, "kueue": kueue.LIVE, "volcano": volcano.LIVE}
 
 
 def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Converted:
-    """What is in the files, or in the cluster, as ours; raises ClickException, also where nothing
-    came of it."""
+    """The converted objects of the files or the cluster; raises ClickException, also if there is
+    nothing to convert."""
     done = _converted(peer, files, where)
     if not (done.objects or done.lost):
         for note in done.notes:
@@ -46,7 +46,7 @@ def _converted(peer: str, files: tuple[Path, ...], where: Where) -> Converted:
         found = list(_objects(files)) if files else ask(where, lambda each: _live(each, peer))
         return _OBJECTS[peer](found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # The class says what a lookup missed; a ValueError is a sentence.
+        # A ValueError has a whole sentence; other errors need their class name.
         message = (
             str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         )
@@ -90,7 +90,7 @@ def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:
 
 
 async def _live(client: Client, peer: str) -> list[Manifest]:
-    """What the cluster has of the peer's kinds; those that it lacks are passed over."""
+    """The cluster's objects of the peer's kinds; kinds that it does not have are skipped."""
     found: list[Manifest] = []
     for served in _LIVE[peer]:
         for version in served.versions:
@@ -99,7 +99,7 @@ async def _live(client: Client, peer: str) -> list[Manifest]:
             if items is None:
                 continue
             kind = _KINDS[served.plural]
-            # Items of a list do not say what they are.
+            # Items of a list have no apiVersion and kind.
             found += ({"apiVersion": root, "kind": kind, **each} for each in items)
             break
     if not found:

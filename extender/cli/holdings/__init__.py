@@ -1,1 +1,1 @@
-"""The command `top`: what holds GPUs now."""
+"""The command `top`: which projects, nodes, GPUs and pods hold GPU capacity now."""

@@ -1,4 +1,4 @@
-"""What the agents on the nodes say of their cards, asked through the API server's proxy."""
+"""Measured use of cards, from the metrics of node agents through the API server's proxy."""
 
 import asyncio
 import time
@@ -15,19 +15,19 @@ from extender.kube.transport import Call
 from gpu_shim.top import MetricsPage, figures, view
 
 _SELECTOR: Final = "app.kubernetes.io/component=gpu-shim"
-#: Where an agent has its figures.
+#: Port of an agent's metrics.
 _PORT: Final = 8890
-#: Agents that are asked: more would make the API server carry more than a person reads.
+#: The most agents that are asked, which bounds the load of the API server.
 _MOST_AGENTS: Final = 256
 _AT_ONCE: Final = 32
 _DEADLINE_S: Final = 3.0
-#: Between two looks: parts of time are differences.
+#: Time between two requests to an agent: busy time is a difference of counters.
 _BETWEEN_S: Final = 1.0
 
 
 @dataclass(slots=True)
 class Use:
-    """What is used of a card or by a pod; `busy` is a part of time, None where it is not sliced."""
+    """Use of a card or by a pod; `busy` is a fraction of time, None without time slicing."""
 
     used_mib: int = 0
     busy: float | None = None
@@ -35,14 +35,14 @@ class Use:
 
 @dataclass(slots=True)
 class Seen:
-    """What agents said: cards by (node, index), pods by (namespace, name)."""
+    """Measured use by card (node, index) and by pod (namespace, name)."""
 
     cards: dict[tuple[str, int], Use] = field(default_factory=dict)
     pods: dict[tuple[str, str], Use] = field(default_factory=lambda: defaultdict(Use))
 
 
 async def uses(client: Client, nodes: Collection[str]) -> Seen:
-    """What the agents of these nodes say; nothing of those that cannot be reached or asked."""
+    """Measured use on these nodes; agents that cannot be reached are left out."""
     seen = Seen()
     path = f"/api/v1/namespaces/{NODE_NAMESPACE}/pods"
     agents = await listed_or_none(client, path, selector=_SELECTOR) or ()

@@ -1,5 +1,5 @@
-"""What holds GPUs, read from the objects that Ballast writes: rows of GpuNodes, the status of
-queues, and the annotation with the cards of a pod."""
+"""Held GPU capacity, from rows of GpuNodes, the status of queues and the cards annotation of
+pods."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -17,7 +17,10 @@ _OURS: Final = f"/apis/{names.API_VERSION}"
 
 
 async def read(client: Client, what: str, namespace: str, selector: str) -> Answer:
-    """The list of one kind of holders (`extender.cli.holdings.top.WHAT`). Raises a KubeError."""
+    """The list for one argument of `ballast top` (`extender.cli.holdings.top.WHAT`).
+
+    Raises a KubeError.
+    """
     if what == "projects":
         items = [each async for each in _projects(client)]
     elif what == "pods":
@@ -73,8 +76,8 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
 
 
 def _project_of(meta: Answer, projects: list[Answer] | None) -> str:
-    """The project that lists the pod's namespace, the oldest of several; the one that the pod's
-    label has had from the start where projects cannot be listed."""
+    """The oldest project that lists the pod's namespace; the project of the pod's label if the user
+    may not list projects."""
     if projects is None:
         return str((meta.get("labels") or {}).get(names.LABEL_PROJECT, ""))
     oldest = sorted(projects, key=lambda each: each["metadata"].get("creationTimestamp", ""))
@@ -162,7 +165,7 @@ def _sum_of(gpus: list[Answer]) -> Answer:
     return {"usedMiB": sum(used)} if used else {}
 
 
-# -- how it is shown -------------------------------------------------------------------------
+# -- columns ---------------------------------------------------------------------------------
 
 
 def _limit(item: Answer) -> object:
@@ -170,7 +173,7 @@ def _limit(item: Answer) -> object:
     return "-" if limit == "unlimited" else limit
 
 
-def _sick(item: Answer) -> str:
+def _health_style(item: Answer) -> str:
     return "red" if item["healthyCards"] < item["cards"] else ""
 
 
@@ -199,7 +202,8 @@ LISTINGS: Final[Mapping[str, Listing]] = {
             Column("NODE", "name"),
             Column("POOL", "nodePool"),
             Column("MODEL", "model"),
-            Column("CARDS", lambda item: f"{item['healthyCards']}/{item['cards']}", style=_sick),
+            Column("CARDS", lambda item: f"{item['healthyCards']}/{item['cards']}",
+                   style=_health_style),
             Column("HELD", "held"),
             Column("FOREIGN", "foreign", is_wide=True),
             Column("FREE", "free"),

@@ -1,4 +1,4 @@
-"""`ballast top`: what holds GPUs now."""
+"""`ballast top`: which projects, nodes, GPUs and pods hold GPU capacity now."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""The commands `history` and `report`: what happened to work, and what was used."""
+"""The commands `history` and `report`: the history of workloads, and past usage."""

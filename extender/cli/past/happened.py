@@ -1,4 +1,4 @@
-"""What happened to work: events of Ballast, pods and GpuPodGroups, in one order of time."""
+"""The history of workloads from Ballast's events, pods and GpuPodGroups, ordered by time."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,14 +13,14 @@ from extender.kube.client import Client
 
 _EVENTS: Final = "/apis/events.k8s.io/v1"
 _GROUPS: Final = f"/apis/{names.API_VERSION}"
-#: Programs whose events are told.
+#: Reporting controllers of the events that are shown.
 _OURS: Final = (names.CONTROLLER_NAME, names.SCHEDULER_NAME, "ballast")
 
 
 async def read(client: Client, namespace: str, name: str, selector: str) -> Answer:
-    """All that happened to what is called `name` or begins so; to everything where it is empty.
+    """The history of the objects `name` and `name-*`; of all objects if `name` is empty.
 
-    Raises a KubeError where events cannot be listed.
+    Raises a KubeError if events cannot be listed.
     """
     events = await listed(client, path_of("events", namespace, _EVENTS))
     pods = await listed_or_none(client, path_of("pods", namespace), selector=selector) or []
@@ -65,7 +65,7 @@ def _of_pods(pods: list[Answer]) -> Iterator[Answer]:
 
 
 def _cards_of(meta: Answer) -> str:
-    """The cards of a pod with their indices, a part of one as 0.5."""
+    """The indices of a pod's cards, with the share of a card that it does not hold whole."""
     text = (meta.get("annotations") or {}).get(names.ANNOTATION_CARDS, "")
     shown = [
         f"{card.index}" + (f" ({format_gpus(card.milli)})" if card.milli < MILLI_PER_GPU else "")
@@ -76,7 +76,7 @@ def _cards_of(meta: Answer) -> str:
 
 
 def _is_ours(pod: Answer) -> bool:
-    """Whether Ballast placed or holds the pod."""
+    """Whether Ballast manages the pod: it has a label, annotation or gate of Ballast."""
     meta = pod["metadata"]
     keys = {*(meta.get("labels") or {}), *(meta.get("annotations") or {})}
     gates = (each["name"] for each in pod["spec"].get("schedulingGates", ()))
@@ -94,7 +94,7 @@ def _of_groups(groups: list[Answer]) -> Iterator[Answer]:
 
 
 def _item(time: str, kind: str, about: Answer, what: str, note: str) -> Answer:
-    """One line. The event on the owner of evicted pods sums theirs up, and is no eviction more."""
+    """One entry. Only events on pods count as evictions: the owner's event sums them up."""
     named = f"{about.get('namespace', '')}/{about['name']}"
     return {
         "time": f"{time.partition('.')[0].removesuffix('Z')}Z",

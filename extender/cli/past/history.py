@@ -1,4 +1,4 @@
-"""`ballast history`: what happened to work, and when."""
+"""`ballast history`: the history of workloads."""
 
 import click
 

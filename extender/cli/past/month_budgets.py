@@ -1,4 +1,4 @@
-"""What `ballast report usage` says of budgets of GPU-hours, as they are now."""
+"""How much of their current GPU-hour budgets projects have used, for `ballast report usage`."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from extender.usage.record import PROJECT
 
 
 def budget_lines(records: Iterable[GpuUsageSpec], projects: Iterable[GpuProject]) -> Iterator[str]:
-    """A sentence for each budget: what the records of a month hold of it."""
+    """A sentence for each budget: its usage according to the records of a month."""
     held: dict[tuple[str, str], int] = {}
     for record in records:
         for line in record.lines if record.account == PROJECT else ():

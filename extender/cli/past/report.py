@@ -1,4 +1,4 @@
-"""The command `ballast report usage`: GPU-hours of a month out of the usage books."""
+"""`ballast report usage`: the GPU-hours of a month from GpuUsages."""
 
 from pathlib import Path
 from typing import Any

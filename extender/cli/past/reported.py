@@ -1,6 +1,6 @@
-"""What `ballast report usage` prints: GPU-hours of a month, for people and for billing.
+"""Output of `ballast report usage`: the GPU-hours of a month, as a table or for billing.
 
-Data goes to standard output, words about it to standard error.
+Data goes to standard output, messages to standard error.
 """
 
 import csv
@@ -33,13 +33,13 @@ from extender.usage.report import DIMENSIONS, PER_GPU_HOUR, Amounts, Report, mak
 
 _WIDTH: Final = 200
 _MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
-#: Exit code where the books contradict themselves.
+#: Exit code if the usage of projects and of node pools differs.
 DIFFERS: Final = 1
 
 
 @dataclass(slots=True, frozen=True)
 class Asked:
-    """The options of `ballast report usage`, as they were typed."""
+    """The options of `ballast report usage`, not yet parsed."""
 
     month: str
     by: str
@@ -49,7 +49,7 @@ class Asked:
 
 
 def print_usage(asked: Asked) -> None:
-    """Print the report; raises what click tells, and SystemExit(1) where the books differ."""
+    """Print the report; raises a click error, or SystemExit(1) if projects and pools differ."""
     month = asked.month or datetime.now(UTC).strftime("%Y-%m")
     if not _MONTH.fullmatch(month):
         raise click.UsageError(f"--month: {month[:40]!r} is not a month such as 2026-10")
@@ -75,7 +75,7 @@ def print_usage(asked: Asked) -> None:
 
 
 def check_line(made: Report) -> str:
-    """Whether the projects' sum is what the node pools held, and up to when all was counted."""
+    """A sentence: whether the usage of projects and of node pools is equal, and up to when."""
     if not made.counted_to:
         return "there are no records of this month"
     until = datetime.fromtimestamp(made.counted_to, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -96,8 +96,7 @@ def hours(milli_s: int) -> str:
 
 
 async def _read(client: Client, month: str) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
-    """The records of the month, and the projects as they are now; none where the login may not
-    list them."""
+    """The records of the month, and the present projects (none if the user may not list them)."""
     listed = await client.list_all(USAGES, label_selector=f"{LABEL_MONTH}={month}")
     try:
         projects = (await client.list_all(PROJECTS)).items
@@ -129,7 +128,7 @@ def _figures(amounts: Amounts, prices: Prices | None) -> list[str]:
 
 
 def _print_csv(made: Report, prices: Prices | None) -> None:
-    """GPU-seconds with all their digits."""
+    """Print exact GPU-seconds as CSV."""
     out = csv.writer(sys.stdout, lineterminator="\n")
     charge = ["charge", "currency"] if prices else []
     figures = ["in_quota_gpu_seconds", "over_quota_gpu_seconds", "lost_gpu_seconds"]
@@ -141,7 +140,7 @@ def _print_csv(made: Report, prices: Prices | None) -> None:
 
 
 def _print_json(made: Report, prices: Prices | None) -> None:
-    def told(each: Amounts) -> dict[str, Any]:
+    def as_json(each: Amounts) -> dict[str, Any]:
         amounts: dict[str, Any] = {
             "inQuotaMilliGpuSeconds": each.in_quota,
             "overQuotaMilliGpuSeconds": each.over_quota,
@@ -151,9 +150,9 @@ def _print_json(made: Report, prices: Prices | None) -> None:
 
     body = {
         "rows": [
-            dict(zip(made.by, key, strict=True)) | told(each) for key, each in made.rows.items()
+            dict(zip(made.by, key, strict=True)) | as_json(each) for key, each in made.rows.items()
         ],
-        "total": told(made.total),
+        "total": as_json(made.total),
         "nodePoolsHeldMilliGpuSeconds": made.pools_held,
         "countedTo": made.counted_to,
         "differs": bool(made.differing),

@@ -1,1 +1,1 @@
-"""The commands `why`, `queue` and `shares`, and how their answers are said."""
+"""The commands `why`, `queue` and `shares`, and the text of their answers."""

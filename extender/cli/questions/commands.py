@@ -1,4 +1,4 @@
-"""Questions to the API `view.ballast.dev` as commands: `why`, `queue`, `shares`."""
+"""The commands `why`, `queue` and `shares`, which query the API `view.ballast.dev`."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
 
 
 def _differs(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether anything but times that are reckoned from the moment of the answer has changed."""
+    """Whether the answers differ in more than times that are relative to the answer."""
     return _without_times(before) != _without_times(after)
 
 

@@ -1,4 +1,4 @@
-"""What `why` prints."""
+"""The output of `ballast why`."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ _MOST_NODES: Final = 8
 
 
 def print_explanation(answer: Answer) -> None:
-    """All that an Explanation says, for people."""
+    """Print an Explanation as text."""
     out = wide_console(WIDTH)
     _print_head(out, answer)
     _print_state(out, answer)
@@ -80,7 +80,7 @@ def _print_state(out: "Console", answer: Answer) -> None:
 
 
 def _print_sentence(out: "Console", text: str) -> None:
-    """Indented, and broken between words on a terminal; one line in a pipe."""
+    """Print the text indented: wrapped in a terminal, as one line in a pipe."""
     from rich.padding import Padding
 
     if out.is_terminal:

@@ -1,4 +1,4 @@
-"""What `ballast view` says of when work starts, in words, and how often such answers held."""
+"""The text of a forecast: when a workload starts, and how many past forecasts held."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ _NONE_YET: Final = "none in its project has come due yet"
 
 
 def when(forecast: Mapping[str, Any]) -> str:
-    """`by 14:40`, `14:40 to 15:30` or `not before 14:40`, with the day where it is not today."""
+    """`by 14:40`, `14:40 to 15:30` or `not before 14:40`, with the day if it is not today."""
     earliest, latest = forecast.get("earliest", ""), forecast.get("latest", "")
     if not earliest:
         return "-"
@@ -20,7 +20,7 @@ def when(forecast: Mapping[str, Any]) -> str:
 
 
 def how_sure(forecast: Mapping[str, Any]) -> str:
-    """The word, and of how many such answers in the project how many held."""
+    """The kind of forecast, and how many of those that were checked in the project held."""
     checked = forecast.get("checked", 0)
     word: str = forecast["word"]
     if not forecast.get("earliest") or not checked:
@@ -29,12 +29,12 @@ def how_sure(forecast: Mapping[str, Any]) -> str:
 
 
 def in_short(forecast: Mapping[str, Any]) -> str:
-    """The time, and how sure it is: `by 14:40 (promised, 7 of 9 held)`; `none` without a time."""
+    """Such as `by 14:40 (promised, 7 of 9 held)`; `none` without a time."""
     return f"{when(forecast)} ({how_sure(forecast)})" if forecast.get("earliest") else "none"
 
 
 def in_full(forecast: Mapping[str, Any]) -> str:
-    """One line of all that is said."""
+    """The whole forecast in one line."""
     if not forecast.get("earliest"):
         return f"{forecast['word']}: {forecast.get('message', '')}"
     checked = forecast.get("checked", 0)
@@ -44,7 +44,7 @@ def in_full(forecast: Mapping[str, Any]) -> str:
 
 
 def _clock(text: str) -> str:
-    """Hours and minutes in the local zone; the day too where it is another."""
+    """Hours and minutes in the local time zone, with the day if it is not today."""
     at = datetime.fromisoformat(text).astimezone()
     today = datetime.now(UTC).astimezone().date()
     return at.strftime("%H:%M" if at.date() == today else "%a %d %b %H:%M")

@@ -1,4 +1,4 @@
-"""The columns of lists."""
+"""The columns of `ballast queue` and `ballast shares`."""
 
 from typing import Final
 
@@ -53,7 +53,7 @@ def _share_name(item: Answer) -> str:
 
 
 def _gpu_hours(item: Answer) -> str:
-    """What is used of the budget of the month."""
+    """Used GPU-hours and the budget of the month."""
     budget = item.get("gpuHoursPerMonth")
     return "-" if budget is None else f"{item.get('gpuHoursUsed') or '?'}/{budget}"
 

@@ -1,1 +1,1 @@
-"""Commands on clusters in files: `scenario`, `simulate`, `snapshot` and `bench`."""
+"""Commands on clusters described in files: `scenario`, `simulate`, `snapshot` and `bench`."""

@@ -1,4 +1,4 @@
-"""`ballast bench`: what one cycle costs on the cluster of a file."""
+"""`ballast bench`: times scheduling cycles on the cluster of a scenario file."""
 
 import json
 from dataclasses import asdict
@@ -14,7 +14,7 @@ def bench() -> None:
     """Benchmark decisions."""
 
 
-#: Columns of text: wider than a terminal may be, so that no figure is cut when it is piped.
+#: Width of the table in characters, so that a pipe gets uncut figures.
 _WIDTH = 160
 _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", "nominated", "MiB")
 

@@ -1,4 +1,4 @@
-"""What `ballast scenario` does: decides on the clusters of files, and tells or judges it."""
+"""Implementation of `ballast scenario`: runs cases, and compares or prints the decisions."""
 
 import json
 import sys
@@ -23,14 +23,14 @@ from extender.scenario.model.case import Case
 from extender.scenario.narrative import Story
 from extender.scenario.run import Report, Write, run_case, stories
 
-#: Cases that a message lists, before it says how many more there are.
+#: The most cases that an error message lists.
 _MOST_LISTED: Final = 8
-#: Characters of a table that no terminal has room for.
+#: Wider than any table, in characters.
 _WIDEST: Final = 10_000
 
 
 def run_cases(paths: tuple[Path, ...], decisions_to: str | None, is_json: bool) -> None:
-    """Run all cases and compare them with what they expect; exits with 1 where one failed."""
+    """Run all cases and check their expectations; exits with 1 if any case fails."""
     if is_json and decisions_to == STDOUT:
         raise click.UsageError("--json and --decisions - both write to standard output; use one")
     loaded = load(paths)
@@ -48,7 +48,7 @@ def run_cases(paths: tuple[Path, ...], decisions_to: str | None, is_json: bool) 
 
 
 def show_cases(path: Path, id_: str, is_json: bool) -> None:
-    """Print what is decided on the cases; exits with 1 where one cannot be used."""
+    """Print the decisions on the cases; exits with 1 if any case cannot be used."""
     loaded = load([path])
     _print_notes(loaded)
     results: list[dict[str, Any]] = []
@@ -75,7 +75,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 @contextmanager
 def _decisions(to: str | None, loaded: Loaded) -> Iterator[Write | None]:
-    """Takes lines of decisions; raises click's errors where they can't be written."""
+    """The writer for lines of decisions; raises a click error if the file cannot be written."""
     if to is None:
         yield None
         return
@@ -103,7 +103,7 @@ def _print_notes(loaded: Loaded) -> None:
 
 
 def _run(loaded: Loaded, case: Case, write: Write | None) -> Report:
-    """How the case came out; where it can't be used, its file is named."""
+    """The report of the case; reasons name the file if the case cannot be used."""
     report = run_case(case, time.perf_counter_ns, write)
     if report.is_unusable:
         report.reasons = [f"{loaded.files[case.id]}: {reason}" for reason in report.reasons]
@@ -117,7 +117,7 @@ def _as_case(loaded: Loaded, report: Report) -> dict[str, Any]:
 
 
 def _chosen(loaded: Loaded, id_: str) -> list[Case]:
-    """The cases to be shown; raises ClickException where there is none of that id."""
+    """The cases to show; raises ClickException if there is no case with this id."""
     if id_ and id_ not in {*loaded.files, *(each.id for each in loaded.broken)}:
         known = ", ".join(list(loaded.files)[:_MOST_LISTED]) or "none that can be read"
         more = len(loaded.files) - _MOST_LISTED
@@ -149,7 +149,7 @@ def _print_stories(case: Case, found: Iterable[Story]) -> None:
         )
         for row in story.shares:
             table.add_row(*(escape(plain(cell)) for cell in astuple(row)))
-        # A figure that is cut is no figure: the terminal may break the line instead.
+        # In a narrow terminal a line wraps; rich would cut the figures.
         wide = console.options.update(max_width=_WIDEST)
         console.width = max(console.width, Measurement.get(console, wide, table).maximum)
         console.print(table)

@@ -1,4 +1,4 @@
-"""Timing one cycle of a case, the model in memory."""
+"""Times one cycle of a case, with the model in memory."""
 
 import gc
 import resource
@@ -18,11 +18,11 @@ from extender.scenario.world import World
 
 @dataclass(slots=True, frozen=True)
 class CycleTiming:
-    """What one cycle of a case took, and decided. `runs_ms` are all runs, in their order.
+    """Duration and decisions of one cycle of a case. `runs_ms` has all runs in order.
 
-    `load_s` is reading the case into the model, which no run includes; `peak_rss_mib` is the whole
-    process's, with what reading took. `stages_ms` is by how much each stage makes the cycle
-    longer than the stages before it alone (the first has all that comes before stages).
+    `load_s` is the time to build the model, which no run includes. `peak_rss_mib` is that of the
+    whole process, loading included. `stages_ms` has, for each stage, the time that it adds to the
+    cycle with all stages before it; the first includes everything before the stages.
     """
 
     id: str
@@ -40,7 +40,7 @@ class CycleTiming:
 
 
 def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> CycleTiming:
-    """Time the first cycle of the case; raises ScenarioError where it contradicts itself."""
+    """Time the first cycle of the case; raises ScenarioError if the case is contradictory."""
     started = time.perf_counter()
     world = World.of(case)
     load_s = time.perf_counter() - started
@@ -66,9 +66,9 @@ def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> CycleTiming
 
 
 def time_cycle(world: World, settings: Settings) -> tuple[float, Plan]:
-    """Milliseconds of one decision on a new snapshot, as the controller takes it; the decision."""
+    """Time one cycle on a new snapshot, as the controller does; returns milliseconds and plan."""
     snapshot = take_snapshot(world)
-    # The controller's model keeps these sums up to date and gives them with each snapshot.
+    # The controller's model keeps these sums up to date, so they are no part of a cycle.
     tally_of(snapshot)
     gc.collect()
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What `ballast simulate` does: runs clusters of files for days, and prints what became of work."""
+"""Implementation of `ballast simulate`: runs cases for days and prints the figures of queues."""
 
 import json
 import sys
@@ -38,8 +38,8 @@ _COLUMNS: Final = (
 def run_days(
     path: Path, id_: str, days: float | None, seed: int | None, *, is_json: bool, has_events: bool
 ) -> None:
-    """Run the cases for days and print what became of their work; exits with 1 where a bar of the
-    file is missed or an invariant is broken."""
+    """Run the cases for days and print their figures; exits with 1 if a bound of the file is missed
+    or an invariant is broken."""
     loaded = load([path])
     for note in loaded.notes:
         click.echo(f"Note: {plain(note)}", err=True)
@@ -72,7 +72,7 @@ def _seeded(case: Case, seed: int | None) -> Case:
 
 
 def _tell(now_s: int, world: World, outcome: Outcome) -> None:
-    """The decisions of one cycle, on standard error."""
+    """Print the decisions of one cycle to standard error."""
     story = tell(world, outcome)
     for line in (*story.leaving, *story.placed):
         click.echo(f"{as_time(now_s)}  {plain(line)}", err=True)

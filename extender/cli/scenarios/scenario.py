@@ -1,4 +1,4 @@
-"""`ballast scenario`: what is decided on the cluster of a file, and whether it is expected."""
+"""`ballast scenario`: decides on the cluster of a file and checks the expectations."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""`ballast simulate`: days of a cluster in a scenario file, and what happened to its work."""
+"""`ballast simulate`: runs the cluster of a scenario file for days and reports on its queues."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""`ballast snapshot`: the cluster of now as a scenario file."""
+"""`ballast snapshot`: writes the current cluster as a scenario file."""
 
 import click
 

@@ -1,1 +1,1 @@
-"""What every command shares: groups, flags, exit codes, and how answers are printed."""
+"""Shared by all commands: command groups, flags, exit codes and the output of answers."""

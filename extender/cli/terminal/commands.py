@@ -1,4 +1,4 @@
-"""A group of commands for people: what they print always comes out, or it is said why not."""
+"""A click group whose commands print all of their output or report why they could not."""
 
 import errno
 import io
@@ -9,8 +9,8 @@ import click
 
 
 class Commands(click.Group):
-    """Characters that the output can't have are written as Python writes them; a disk that is full
-    is one sentence. A reader that goes away is click's own matter."""
+    """Writes characters that the output encoding lacks as escapes, and reports an error of the
+    output, such as a full disk, in one sentence. click handles a closed pipe."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and write all of its output."""
@@ -25,7 +25,7 @@ class Commands(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            # What is still in it can't be written either, and would be tried again at the end.
+            # Python would write the buffered rest again at exit, and fail again.
             sys.stdout = io.StringIO()
             what = error.filename or "standard output"
             raise click.ClickException(f"{what}: {error.strerror or error}") from None

@@ -1,15 +1,14 @@
-"""The exit codes of commands, for scripts. 1 is what click uses for errors, 2 for wrong usage."""
+"""The exit codes of commands, for scripts. click uses 1 for errors and 2 for wrong usage."""
 
 from typing import Final
 
-#: It ran, and the answer is good news: it runs or starts, nothing stops.
+#: The command succeeded; the workload runs or starts, or the change stops nothing.
 OK: Final = 0
-#: It could not be done or answered, or the answer is bad news: a check failed, something has no
-#: counterpart.
+#: The command failed, or found a problem: a failed check, or an object without a counterpart.
 BAD: Final = 1
-#: The work waits.
+#: The workload is pending.
 WAITS: Final = 3
-#: The work will never start on the nodes of its pools.
+#: The workload can never start on the nodes of its node pools.
 NEVER: Final = 4
-#: The change would stop work, or a drain would hang.
+#: The change would stop workloads, or a drain would hang.
 STOPS: Final = 5

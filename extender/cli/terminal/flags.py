@@ -1,7 +1,7 @@
-"""The flags of kubectl, with kubectl's names, for every command that talks to a cluster.
+"""The flags that commands share, with kubectl's names.
 
-Only click is imported here and where commands are declared, so that help and completion cost no
-Kubernetes client: what a command needs, it imports when it runs.
+This module and those that declare commands import only click, so that help and completion do not
+load the Kubernetes client: a command imports the rest when it runs.
 """
 
 import functools
@@ -12,13 +12,13 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-#: What `-o` accepts where a command prints a list.
+#: Formats that `-o` accepts for lists.
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")
 
 
 @dataclass(slots=True, frozen=True)
 class Where:
-    """Which API server is asked, and as whom."""
+    """The API server, and the user and groups to impersonate."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -27,15 +27,14 @@ class Where:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Those by which the API server impersonates."""
+        """The request headers for impersonation."""
         user = (("Impersonate-User", self.as_user),) if self.as_user else ()
         return user + tuple(("Impersonate-Group", group) for group in self.as_groups)
 
 
 @dataclass(slots=True, frozen=True)
 class How:
-    """How an answer is printed: one of `FORMATS`, with headers or without, once or again and
-    again."""
+    """How an answer is printed: its format, headers, and whether changes are followed (`-w`)."""
 
     output: str = "table"
     no_headers: bool = False
@@ -43,20 +42,20 @@ class How:
 
     @property
     def is_wide(self) -> bool:
-        """Whether columns of less interest are shown too."""
+        """Whether columns for `-o wide` are shown."""
         return self.output == "wide"
 
 
 @dataclass(slots=True, frozen=True)
 class Scope:
-    """Which namespaces: one, that of the context (empty), or all."""
+    """One namespace (empty: that of the context), or all."""
 
     namespace: str = ""
     is_all: bool = False
 
 
 def cluster_flags(command: Command) -> Command:
-    """`--kubeconfig`, `--context`, `--as` and `--as-group`, given to the command as `where`."""
+    """Adds `--kubeconfig`, `--context`, `--as` and `--as-group`, passed as `where`."""
 
     @functools.wraps(command)
     def run(
@@ -83,7 +82,7 @@ def cluster_flags(command: Command) -> Command:
 
 
 def output_flags(*formats: str) -> Callable[[Command], Command]:
-    """`-o`, `--no-headers` and `-w`, given to the command as `how`."""
+    """Adds `-o`, `--no-headers` and `-w`, passed as `how`."""
     accepted = formats or FORMATS
 
     def decorate(command: Command) -> Command:
@@ -104,7 +103,7 @@ def output_flags(*formats: str) -> Callable[[Command], Command]:
 
 
 def format_flag(accepted: Iterable[str]) -> Callable[[Command], Command]:
-    """`-o`; the first of `accepted` is the default."""
+    """Adds `-o`; the first format of `accepted` is the default."""
     known = tuple(accepted)
     return click.option(
         "-o", "--output", type=click.Choice(known), default=known[0], show_default=True
@@ -112,7 +111,7 @@ def format_flag(accepted: Iterable[str]) -> Callable[[Command], Command]:
 
 
 def scope_flags(command: Command) -> Command:
-    """`-n` and `-A`, given to the command as `scope`."""
+    """Adds `-n` and `-A`, passed as `scope`."""
 
     @functools.wraps(command)
     def run(*args: Any, namespace: str, is_all: bool, **rest: Any) -> Any:
@@ -134,7 +133,7 @@ selector_flag = click.option(
 
 
 def _with(run: Any, options: Iterable[Callable[[Any], Any]], _as: Command) -> Command:
-    """`run` with the options; its type is that of the command that it stands for."""
+    """`run` with the options, typed as the command that it wraps."""
     for option in options:
         run = option(run)
     return cast(Command, run)

@@ -1,4 +1,4 @@
-"""What commands take and give alike: the trace's folder, a bar, figures, plain text."""
+"""Options and output that several commands share: trace folder, JSON file, progress bar, text."""
 
 import json
 import sys
@@ -33,18 +33,18 @@ json_option = click.option(
 
 @dataclass(slots=True, frozen=True)
 class Output:
-    """Where the figures go besides the terminal, as the option `--json` says."""
+    """The target of `--json`: a file, standard output, or none."""
 
     json_to: str | None
 
     def check(self) -> None:
-        """Say before the work, not after it, what can't be written; raises ClickException."""
-        # Standard output's "-" has the folder ".".
+        """Raise ClickException if the file's folder is missing, before the work begins."""
+        # Standard output, "-", has the folder ".".
         if self.json_to and not (file := Path(self.json_to)).parent.is_dir():
             raise click.ClickException(f"{file}: there is no folder {file.parent}")
 
     def write(self, figures: Callable[[], Any]) -> None:
-        """Make and write what was asked for; raises ClickException where it can't be written."""
+        """Compute and write the figures if `--json` is set; raises ClickException on failure."""
         if not self.json_to:
             return
         try:
@@ -55,12 +55,12 @@ class Output:
 
     @property
     def has_table(self) -> bool:
-        """Tables are left out where figures go to standard output, which is then JSON alone."""
+        """Whether tables are printed: not if standard output gets the JSON."""
         return self.json_to != STDOUT
 
 
 def bar() -> "Progress":
-    """A bar on standard error; nothing where that is no terminal."""
+    """A progress bar on standard error; disabled if that is not a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -82,16 +82,16 @@ def bar() -> "Progress":
 
 
 def wide_console(width: int) -> "Console":
-    """The terminal; elsewhere as wide as the widest table: a table that is cut is no table."""
+    """The terminal; in a pipe, a console of this width, so that no table is cut."""
     from rich.console import Console
 
-    # Colour is said where it means something: numbers and quotes have none.
+    # No automatic colours for numbers and quotes: colour marks states only.
     width_or_none = None if sys.stdout.isatty() else width
     return Console(width=width_or_none, highlight=False, emoji=False)
 
 
 def plain(text: str) -> str:
-    """The text in one line, with what a terminal would act on shown as Python writes it."""
+    """The text in one line, with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

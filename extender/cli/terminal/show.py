@@ -1,7 +1,7 @@
-"""Printing answers as kubectl prints objects: a table, JSON, YAML or names; once, or as it changes.
+"""Prints answers as kubectl does: as a table, JSON, YAML or names, once or on every change.
 
-Data goes to standard output, words about it to standard error. Colour stands on words of state
-only, never alone, and is left out in pipes and where NO_COLOR says so.
+Data goes to standard output, messages to standard error. Colour only emphasizes words for states;
+it is omitted in pipes and with NO_COLOR.
 """
 
 import json
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from rich.table import Column as TableColumn
     from rich.table import Table
 
-#: As wide as tables are in a pipe.
+#: Width of tables in a pipe, in characters.
 WIDTH: Final = 200
-#: Seconds between two questions of a command that watches.
+#: Seconds between two requests with `-w`.
 WATCH_S: Final = 2.0
-#: The least that a column of sentences is narrowed to.
+#: Smallest width of a column that folds.
 _FOLDED: Final = 28
-#: Characters between two columns, and more than any table has.
+#: Characters between two columns.
 _GAP: Final = 2
+#: Wider than any table.
 _WIDEST: Final = 10_000
 
 Answer = dict[str, Any]
@@ -35,11 +36,10 @@ Answer = dict[str, Any]
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """One column: its header, and the cell of an item (a key of it, or what is made of it), which
-    `style` colours.
+    """One column: its header, and the cell of an item: the value of a key, or of a function.
 
-    Only columns that fold, those of sentences, are broken where the terminal is too narrow: a name
-    or a figure that is broken cannot be read or copied.
+    `style` gives the colour of a cell. In a narrow terminal only columns of sentences fold; a name
+    or number that is broken cannot be copied.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Column:
     folds: bool = False
 
     def cell_of(self, item: Answer) -> object:
-        """What the item has in this column, "-" where it has nothing."""
+        """The item's value in this column, "-" if it is empty."""
         if not isinstance(self.cell, str):
             return self.cell(item)
         found = item.get(self.cell)
@@ -58,9 +58,9 @@ class Column:
 
 @dataclass(slots=True, frozen=True)
 class Listing:
-    """How a list is shown: its columns, what `-o name` prints, and the sentence for no items.
+    """How a list is shown: its columns, its names for `-o name`, and the message for no items.
 
-    `name` and the namespace also tell the items of two answers apart.
+    Namespace and `name` also identify an item among successive answers.
     """
 
     columns: Sequence[Column]
@@ -69,7 +69,7 @@ class Listing:
 
 
 def show_list(how: How, listing: Listing, fetch: Callable[[], Answer]) -> None:
-    """Print the `items` of what `fetch` returns, and with -w those that change, until ^C."""
+    """Print the `items` that `fetch` returns; with -w, print changed items until ^C."""
     answer = fetch()
     _print_list(how, listing, answer)
     if not how.is_watched:
@@ -87,7 +87,7 @@ def show_list(how: How, listing: Listing, fetch: Callable[[], Answer]) -> None:
 
 
 def wait() -> None:
-    """Until it is time to ask again; ends the command at ^C, as kubectl does."""
+    """Sleep until the next request; ^C ends the command with code 130, as in kubectl."""
     try:
         time.sleep(WATCH_S)
     except KeyboardInterrupt:
@@ -95,7 +95,7 @@ def wait() -> None:
 
 
 def show_object(how: How, answer: Answer, table: Callable[[Answer], None], name: str) -> None:
-    """Print one answer: `table` prints it for people."""
+    """Print one answer; `table` prints it as text."""
     if how.output == "name":
         click.echo(name)
     elif not echo_data(how.output, answer):
@@ -103,7 +103,7 @@ def show_object(how: How, answer: Answer, table: Callable[[Answer], None], name:
 
 
 def echo_data(output: str, document: object) -> bool:
-    """Whether the format is one for programs, which is printed here."""
+    """Print the document if the format is JSON or YAML; returns whether it is."""
     if output == "json":
         click.echo(json.dumps(document, indent=2))
         return True
@@ -114,21 +114,21 @@ def echo_data(output: str, document: object) -> bool:
 
 
 def as_yaml(document: object) -> str:
-    """The document, its keys in their order."""
+    """The document as YAML, with keys in their order."""
     import yaml
 
     return yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
 
 
 def safe(text: object) -> str:
-    """The text as a cell: in one line, with nothing that a terminal or rich would act on."""
+    """The text in one line, without control characters and rich markup."""
     from rich.markup import escape
 
     return escape(plain(str(text)))
 
 
 def table_of(names: Iterable[str], *, no_headers: bool = False) -> "Table":
-    """An empty table as kubectl's are; cells fold where the terminal has no room for them."""
+    """An empty table in kubectl's style; cells fold if the terminal is too narrow."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=not no_headers, header_style="bold")
@@ -138,8 +138,8 @@ def table_of(names: Iterable[str], *, no_headers: bool = False) -> "Table":
 
 
 def print_table(table: "Table") -> None:
-    """Print it. A pipe gets each row as one line; a terminal that has no room for cells that do not
-    fold breaks the lines itself."""
+    """Print the table: in a pipe, one line a row; in a terminal that is too narrow for columns that
+    do not fold, the terminal wraps the lines."""
     from rich.measure import Measurement
 
     console = wide_console(WIDTH)
@@ -160,7 +160,7 @@ def print_table(table: "Table") -> None:
 
 
 def _only(column: "TableColumn", has_header: bool) -> "Group":
-    """The cells of one column."""
+    """The header and cells of one column."""
     from rich.console import Group
 
     header = [column.header] if has_header else []
@@ -194,7 +194,8 @@ def _print_list(how: How, listing: Listing, answer: Answer) -> None:
 def _print_lines(
     console: "Console", shown: Sequence[Column], items: Sequence[Answer], *, has_header: bool
 ) -> None:
-    """One line for each item. Rich takes a millisecond for each, and ten thousand may wait."""
+    """Print one line per item, without rich, which takes about 1 ms for each: lists of pending
+    workloads may have ten thousand."""
     from rich.cells import cell_len
 
     columns = [[plain(str(column.cell_of(item))) for item in items] for column in shown]
@@ -205,7 +206,7 @@ def _print_lines(
     has_colour = console.is_terminal and not console.no_color
 
     def line(cells: Sequence[str], item: Answer | None = None) -> str:
-        """Padded after its colour, so that codes have no width."""
+        """The cells of a line, padded to the widths; colour codes do not count."""
         parts = []
         for column, cell, width in zip(shown, cells, widths, strict=True):
             colour = column.style(item) if item and column.style and has_colour else ""
@@ -229,7 +230,7 @@ def _cell(column: Column, item: Answer) -> str:
 
 
 def _by_name(listing: Listing, answer: Mapping[str, Any]) -> dict[tuple[str, str], Answer]:
-    """The items by namespace, which is empty where they have none, and name."""
+    """The items by namespace (empty if they have none) and name."""
     return {
         (item.get("namespace", ""), listing.name(item)): item for item in answer.get("items", ())
     }

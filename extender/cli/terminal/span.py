@@ -1,10 +1,10 @@
-"""A span of whole numbers as people write it: `42` or `42-51`."""
+"""An option's span of whole numbers: `42` or `42-51`."""
 
 import click
 
 
 class Span(click.ParamType[range]):
-    """From `lowest` to `highest`, and at most `most` numbers."""
+    """A span between `lowest` and `highest` with at most `most` numbers."""
 
     def __init__(self, name: str, lowest: int, highest: int, most: int) -> None:
         self.name = name
@@ -13,7 +13,7 @@ class Span(click.ParamType[range]):
     def convert(
         self, value: str | range, param: click.Parameter | None, ctx: click.Context | None
     ) -> range:
-        """The span; what is none, or lies outside, is refused with what is accepted."""
+        """The span; any other text fails with a message that says what is accepted."""
         if isinstance(value, range):
             return value
         lowest, highest, most = self._bounds

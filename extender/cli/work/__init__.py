@@ -1,1 +1,1 @@
-"""The commands `run`, `hold` and `resume`: making work, and keeping it from starting."""
+"""The commands `run`, `hold` and `resume`: they create workloads and hold pending ones."""

@@ -1,4 +1,4 @@
-"""`ballast hold` and `ballast resume`: work of one's own waits, and keeps its turn."""
+"""`ballast hold` and `ballast resume`: hold pending workloads, which keep their queue position."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Setting and removing the annotation by which an owner holds work."""
+"""Sets and removes the annotation ballast.dev/hold."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _GROUP: Final = "gpupodgroup.ballast.dev"
 
 @dataclass(slots=True)
 class Done:
-    """What was changed, as `kind/name`, and of which names nothing was there to be changed."""
+    """The changed objects as `kind/name`, and the names without an object to change."""
 
     changed: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Done:
 async def change(
     client: Client, namespace: str, wanted: Sequence[str], selector: str, *, is_held: bool
 ) -> Done:
-    """Hold or resume what is called so, or has pods with these labels. Raises a KubeError."""
+    """Hold or resume workloads by name, or by labels of their pods. Raises a KubeError."""
     pods = await listed(client, path_of("pods", namespace), selector=selector)
     groups = await listed_or_none(client, path_of("gpupodgroups", namespace, _GROUPS)) or []
     group_of = {each["metadata"]["name"]: each for each in groups}
@@ -49,7 +49,7 @@ async def change(
 def _targets(
     pods: list[Answer], group_of: dict[str, Answer], name: str, *, is_held: bool
 ) -> list[tuple[str, str]]:
-    """The objects to be changed, as (kind, name): a group in place of its pods where it exists."""
+    """The objects to change, as (kind, name); if a pod has a group, the group."""
     found: dict[tuple[str, str], None] = {}
     if name in group_of and (is_held or _is_held(group_of[name])):
         found[_GROUP, name] = None

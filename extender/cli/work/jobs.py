@@ -1,4 +1,4 @@
-"""The objects that `ballast run` makes, and how they come into the cluster."""
+"""The objects of `ballast run`, and their creation."""
 
 import json
 import re
@@ -21,12 +21,12 @@ _OURS: Final = f"/apis/{names.API_VERSION}"
 
 
 class BadAskError(ValueError):
-    """What was asked for cannot be meant; the message says what is accepted."""
+    """An option has an invalid value; the message says what is accepted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Ask:
-    """What the command line says. `gpus` is milli-GPU of each pod, times are seconds, 0: none."""
+    """The options of the command. `gpus` is milli-GPU per pod; times are seconds, 0: not set."""
 
     name: str
     image: str
@@ -49,7 +49,7 @@ class Ask:
     def of(
         cls, *, gpus: str, checkpoint: str, run_time: str, envs: tuple[str, ...], **given: Any
     ) -> Self:
-        """The same from text; raises BadAskError."""
+        """The options, parsed and checked; raises BadAskError."""
         asked = cls(
             gpus=_milli(gpus),
             checkpoint=_seconds(checkpoint, "--checkpoint"),
@@ -71,19 +71,19 @@ class Ask:
 
     @property
     def is_group(self) -> bool:
-        """Whether its pods are placed as one, or a GpuPodGroup has to say something of them."""
+        """Whether the pods need a group: to be placed together, or to state the run time."""
         return self.pods > 1 or bool(self.run_time)
 
 
 def documents(asked: Ask, namespace: str) -> list[Answer]:
-    """The Job, after the GpuPodGroup where the run time is stated."""
+    """The Job, preceded by a GpuPodGroup if the run time is stated."""
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": asked.name, "namespace": namespace},
         "spec": {
             **({"parallelism": asked.pods, "completions": asked.pods} if asked.pods > 1 else {}),
-            # An eviction by Ballast is no failure of the work.
+            # An eviction does not count as a failure.
             "podFailurePolicy": {
                 "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
             },
@@ -140,11 +140,11 @@ def _pod(asked: Ask) -> Answer:
     return {"restartPolicy": "Never", **priority, "containers": [container]}
 
 
-# -- into the cluster ------------------------------------------------------------------------
+# -- creation --------------------------------------------------------------------------------
 
 
 async def home_of(client: Client, project: str) -> str:
-    """The only namespace of the project; raises BadAskError's sentence as a KubeError."""
+    """The namespace of the project; raises KubeError unless it has exactly one."""
     found = json.loads(await client.send(Call("GET", f"{_OURS}/gpuprojects/{project}")))
     spaces = found["spec"].get("namespaces") or []
     if len(spaces) == 1:
@@ -154,9 +154,9 @@ async def home_of(client: Client, project: str) -> str:
 
 
 async def submit(client: Client, objects: list[Answer], *, is_dry: bool) -> Answer:
-    """Create the objects; the Job as created. The group belongs to the Job, and goes with it.
+    """Create the objects and return the Job. The Job owns the group, so they are deleted together.
 
-    Raises a KubeError; then neither is there.
+    Raises a KubeError if the Job cannot be created; then no group is left either.
     """
     query = {"dryRun": "All"} if is_dry else {}
     *groups, job = objects
@@ -171,11 +171,11 @@ async def submit(client: Client, objects: list[Answer], *, is_dry: bool) -> Answ
             await _withdraw(client, group)
         raise
     for group in () if is_dry else groups:
-        await _give(client, group, made)
+        await _set_owner(client, group, made)
     return made
 
 
-async def _give(client: Client, group: Answer, job: Answer) -> None:
+async def _set_owner(client: Client, group: Answer, job: Answer) -> None:
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -199,7 +199,7 @@ def _path(manifest: Answer) -> str:
     return f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}"
 
 
-# -- reading what was typed ------------------------------------------------------------------
+# -- parsing ---------------------------------------------------------------------------------
 
 
 def _milli(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`ballast run`: a Job for GPUs, with what `kubectl create job` leaves to be written by hand."""
+"""`ballast run`: creates a Job with GPUs, a gang if it has several pods."""
 
 from typing import Final
 
