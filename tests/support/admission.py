@@ -1,4 +1,4 @@
-"""Pods as the API server sends them for review, and what a decision makes of them."""
+"""Pods as the API server sends them for review, and pods after a decision's patch."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ class PodDocument:
         return self
 
     def asking(self, resource: str, amount: str, container: int = 0) -> Self:
-        """Adds a request and limit to one of the containers, which is made where it is missing."""
+        """Adds a request and limit to a container, which is created if it is missing."""
         containers = self.body["spec"]["containers"]
         while len(containers) <= container:
             containers.append({"name": f"c{len(containers)}", "image": "i", "resources": {}})
@@ -65,12 +65,12 @@ class PodDocument:
 
 
 def pod(name: str = "train-1", namespace: str = "team-a") -> PodDocument:
-    """A pod that asks for nothing yet."""
+    """A pod without requests."""
     return PodDocument(name, namespace)
 
 
 def review_body(document: Document, namespace: str = "team-a", operation: str = "CREATE") -> bytes:
-    """The AdmissionReview of a pod's creation as the API server posts it."""
+    """The AdmissionReview that the API server posts when a pod is created."""
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -109,12 +109,12 @@ def usual_index() -> ProjectIndex:
 
 
 def decision_on(built: PodDocument, index: ProjectIndex | None = None) -> Decision:
-    """What the webhook decides on the pod's creation."""
+    """The webhook's decision on the pod's creation."""
     return decide(request_for(built), index or usual_index())
 
 
 def stored(built: PodDocument, index: ProjectIndex | None = None) -> Document:
-    """The pod after the decision's patch, applied by a library that is not ours."""
+    """The pod after the decision's patch, which a third-party library applies."""
     decision = decision_on(built, index)
     assert decision.is_allowed, decision.message
     patched: Document = jsonpatch.apply_patch(copy.deepcopy(built.body), list(decision.ops))

@@ -1,4 +1,4 @@
-"""Whether the compiled kernels are as new as their sources: a stale one decides by other rules."""
+"""Checks that compiled kernels are newer than their sources: a stale one follows old rules."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ _KERNELS = ("extender/kernels", "extender/lab/kernels", "gpu_shim/arbiter/fast_p
 
 
 def stale_kernels() -> list[str]:
-    """Names of kernels that were built before their source last changed."""
+    """Names of kernels that are older than their source."""
     return [
         source.name
         for folder in _KERNELS
@@ -18,7 +18,7 @@ def stale_kernels() -> list[str]:
 
 
 def require_current_kernels() -> None:
-    """Raise SystemExit where a kernel is older than its source."""
+    """Raise SystemExit if a kernel is older than its source."""
     if stale := stale_kernels():
         raise SystemExit(
             f"kernels older than their sources: {', '.join(stale)}; run `make setup`,"

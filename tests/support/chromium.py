@@ -1,7 +1,7 @@
-"""Debian's Chromium without a window, driven by the DevTools protocol on a loopback socket.
+"""Debian's Chromium, headless, driven by the DevTools protocol on a loopback socket.
 
-Waits are by what the page is, not by sleeps: `load` returns after the load event and the first
-contentful paint. Only addresses of loopback are resolved.
+Waits are for events, not for times: `load` returns after the load event and the first contentful
+paint. Only loopback addresses are resolved.
 https://chromedevtools.github.io/devtools-protocol/
 """
 
@@ -58,12 +58,12 @@ _SIZES: Final = """
 
 
 class BrowserError(Exception):
-    """Chromium refused, or did not answer."""
+    """Chromium refused a command or did not answer."""
 
 
 @dataclass(slots=True, frozen=True)
 class Loaded:
-    """One load of a page: times in milliseconds from its start, bytes of the document decoded."""
+    """One load of a page: times in milliseconds from its start, size of the decoded document."""
 
     paint_ms: float
     answered_ms: float
@@ -72,7 +72,7 @@ class Loaded:
 
 
 class Browser:
-    """One page of one browser with a profile of its own."""
+    """One page of a browser with its own profile."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -110,14 +110,14 @@ class Browser:
         return await self.loaded()
 
     async def loaded(self) -> Loaded:
-        """The page that comes after the one of `load`, a click or a form, once it is painted."""
+        """The next page, after a click or a form, once it is painted."""
         paint_ms = await self._until("window.isLeft ? false : true", _PAINT)
         await self._until("document.readyState === 'complete'", "true")
         answered_ms, n_bytes, n_requests = await self.evaluate(_SIZES)
         return Loaded(paint_ms, answered_ms, n_bytes, n_requests)
 
     async def evaluate(self, expression: str) -> Any:
-        """The value of JavaScript on the page; promises are waited for."""
+        """The value of a JavaScript expression on the page; promises are awaited."""
         told = await self._send(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
@@ -126,7 +126,7 @@ class Browser:
         return told["result"].get("value")
 
     async def submit(self, fields: dict[str, str]) -> Loaded:
-        """Fill in inputs by name and send the form of the last one; the page that comes then."""
+        """Fill in inputs by name and submit the form of the last one; returns the next page."""
         for name, value in fields.items():
             await self.evaluate(f"document.getElementsByName({name!r})[0].value = {value!r}")
         last = next(reversed(fields))
@@ -136,7 +136,7 @@ class Browser:
         return await self.loaded()
 
     async def click(self, words: str) -> Loaded:
-        """Click the link or button with these words; the page that comes then."""
+        """Click the link or button with this text; returns the next page."""
         await self.evaluate(f"""
           window.isLeft = true;
           Array.from(document.querySelectorAll("a, button"))
@@ -145,17 +145,17 @@ class Browser:
         return await self.loaded()
 
     async def text(self) -> str:
-        """What the page shows."""
+        """The text that the page shows."""
         return str(await self.evaluate("document.body.innerText"))
 
     async def until_text(self, wanted: str) -> None:
-        """Return once the page shows this; BrowserError with what it shows when time is up."""
+        """Return once the page shows this; after the timeout, BrowserError with the page's text."""
         async with asyncio.timeout(_ANSWER_S):
             while wanted not in await self.text():
                 await asyncio.sleep(_POLL_S)
 
     async def picture(self, path: Path, *, width: int, height: int, dark: bool = False) -> None:
-        """Write a PNG of the page as a window of this size shows it."""
+        """Write a PNG of the page in a window of this size."""
         await self._send(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=False,
@@ -178,7 +178,7 @@ class Browser:
         await self._send("Page.enable")
 
     async def _until(self, is_met: str, expression: str) -> Any:
-        """The value of `expression` once `is_met`; the page may be replaced meanwhile."""
+        """The value of `expression` once `is_met`, even if the page is replaced meanwhile."""
         async with asyncio.timeout(_ANSWER_S):
             while True:
                 try:
@@ -189,7 +189,7 @@ class Browser:
                 await asyncio.sleep(_POLL_S)
 
     async def _send(self, method: str, **given: object) -> dict[str, Any]:
-        """One command and its answer; events are left out."""
+        """Send one command and return its answer; events are ignored."""
         number = next(self._numbers)
         message: dict[str, object] = {"id": number, "method": method, "params": given}
         if self._session:
@@ -210,7 +210,7 @@ _KEY_CODES: Final = {"Tab": 9, "Enter": 13, " ": 32}
 
 
 async def _debugger(port_file: Path) -> str:
-    """Where the browser listens, once it has written that down."""
+    """The address at which the browser listens, once it has written the file."""
     async with asyncio.timeout(_START_S):
         while True:
             lines = port_file.read_text().splitlines() if port_file.exists() else []

@@ -21,8 +21,8 @@ READY_S: Final = 60.0
 
 @dataclass(frozen=True)
 class Parts:
-    """What one of them is made of: the program, the files with its kinds, the file with its webhook
-    configurations, the API group of its own configuration, and the label of its pods."""
+    """The parts of a controller: its program, the files with its CRDs, the file with its webhook
+    configurations, the API group of its configuration, and the label of its pods."""
 
     name: str
     program: Path
@@ -33,7 +33,7 @@ class Parts:
 
 
 class SigsController:
-    """One controller, which has the administrator's rights."""
+    """One controller, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, work: Path, parts: Parts) -> None:
         self._plane = plane
@@ -63,11 +63,11 @@ class SigsController:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it is running."""
         return self._process.is_alive
 
     def install(self) -> None:
-        """Apply its kinds."""
+        """Apply its CRDs."""
         apply_kinds(self._plane, self._parts.kinds)
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class SigsController:
             run_kubectl(self._plane, "delete", each["kind"], name, "--ignore-not-found")
 
     def _webhooks(self) -> list[dict[str, Any]]:
-        """Its webhook configurations, named and narrowed as its kustomization does it."""
+        """Its webhook configurations, named and restricted as in its kustomization."""
         url = f"https://{LOOPBACK}:{self._webhook_port}"
         bundle = base64.b64encode(self._authority.certificate).decode("ascii")
         made = []

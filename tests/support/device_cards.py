@@ -12,7 +12,7 @@ Manifest = dict[str, Any]
 
 
 def device_class(name: str = DRIVER, *, cards_of: str = DRIVER, mapped: str = "") -> Manifest:
-    """The class of all devices of the driver; `mapped` is a resource that it stands for."""
+    """The class of all devices of the driver; `mapped` is its extended resource."""
     expression = f"device.driver == '{DRIVER}'"
     spec: Manifest = {"selectors": [{"cel": {"expression": expression}}]}
     if mapped:
@@ -28,8 +28,10 @@ STEPS: Manifest = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}
 def resource_slice(
     node: str, n_cards: int, *, is_shared: bool = False, is_reversed: bool = False
 ) -> Manifest:
-    """What the driver publishes for the node: cards of 80 GiB, which claims may share. They are
-    listed the last first where `is_reversed`."""
+    """The driver's ResourceSlice for the node: cards of 80 GiB, which claims may share.
+
+    With `is_reversed`, the last card is listed first.
+    """
     memory: Manifest = {"value": "80Gi"} | ({"requestPolicy": STEPS} if is_shared else {})
     spec = {
         "driver": DRIVER,
@@ -49,8 +51,8 @@ def resource_slice(
 
 
 def sharing_policy(n_devices: int) -> list[Manifest]:
-    """An admission policy by which claims may share the devices of a driver that says nothing of
-    it, for slices of so many devices."""
+    """An admission policy that makes the devices of slices with `n_devices` shareable, for a driver
+    that does not."""
     path = '"/spec/devices/" + string(i) + "/allowMultipleAllocations"'
     patch = f'JSONPatch{{op: "add", path: {path}, value: true}}'
     spec = {
@@ -83,30 +85,30 @@ def sharing_policy(n_devices: int) -> list[Manifest]:
 
 
 def template(name: str, n_cards: int, **exactly: Any) -> Manifest:
-    """A ResourceClaimTemplate for so many whole cards."""
+    """A ResourceClaimTemplate for whole cards."""
     return _object(
         "ResourceClaimTemplate", {"name": name}, {"spec": claim_spec(n_cards, **exactly)}
     )
 
 
 def share_template(name: str, memory: str) -> Manifest:
-    """A ResourceClaimTemplate for so much memory of a card."""
+    """A ResourceClaimTemplate for memory of one card."""
     return template(name, 1, capacity={"requests": {"memory": memory}})
 
 
 def claim(name: str, n_cards: int, **exactly: Any) -> Manifest:
-    """A ResourceClaim that is made directly."""
+    """A ResourceClaim without a template."""
     return _object("ResourceClaim", {"name": name}, claim_spec(n_cards, **exactly))
 
 
 def claim_spec(n_cards: int, **exactly: Any) -> Manifest:
-    """One request for so many devices of the class."""
+    """A claim spec with one request for devices of the class."""
     exact = {"deviceClassName": DRIVER, "count": n_cards, **exactly}
     return {"devices": {"requests": [{"name": "gpus", "exactly": exact}]}}
 
 
 def pod(name: str, *, of_template: str = "", of_claim: str = "", n_resource: int = 0) -> Manifest:
-    """A pod as a user writes it, with nothing of ours in it."""
+    """A pod as a user writes it, without labels or annotations of Ballast."""
     source = {"resourceClaimTemplateName": of_template} if of_template else {}
     source = {"resourceClaimName": of_claim} if of_claim else source
     resources: Manifest = {"requests": {"cpu": "100m"}}

@@ -1,7 +1,7 @@
 """A TCP proxy on loopback that breaks connections on command: cut, refuse, stall, delay, lose.
 
-It works on bytes, so TLS passes through untouched: the API server's certificate names 127.0.0.1,
-which is also where the proxy listens. Every fault is counted, so that a test can prove that it
+It forwards bytes, so TLS passes through unchanged: the API server's certificate is valid for
+127.0.0.1, where the proxy listens too. Every fault is counted, so that a test can assert that it
 injected some.
 
     async with FaultProxy(api.url) as proxy:
@@ -20,7 +20,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class FaultProxy:
-    """Forwards to `upstream` (a URL with host and port) until told otherwise."""
+    """Forwards to `upstream` (a URL with host and port) until a fault is injected."""
 
     def __init__(self, upstream: str) -> None:
         parts = urlsplit(upstream)
@@ -33,9 +33,9 @@ class FaultProxy:
         self._is_refusing = False
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
-        #: Seconds that each piece of an answer is held back.
+        #: Delay of each chunk of an answer, in seconds.
         self.delay_s = 0.0
-        #: Whether requests pass and each answer breaks its connection: an unknown outcome.
+        #: Whether each answer resets its connection, so that the outcome of a request is unknown.
         self.is_losing = False
         #: Connections accepted; broken by `cut` or `refuse`; broken instead of an answer.
         self.n_accepted = 0
@@ -56,13 +56,13 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """Where clients connect instead of upstream."""
+        """The URL for clients, in place of upstream's."""
         assert self._server is not None
         return f"{self._scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     @property
     def n_open(self) -> int:
-        """Connections open now."""
+        """Number of open connections."""
         return len(self._open)
 
     def kubeconfig(self, original: str, folder: Path) -> str:
@@ -78,23 +78,23 @@ class FaultProxy:
     # -- faults ----------------------------------------------------------------------------------
 
     def cut(self) -> int:
-        """Resets every open connection; new ones are served. Returns how many were open."""
+        """Resets all open connections and accepts new ones; returns how many were open."""
         n_open = len(self._open)
         self.n_cut += n_open
         self._abort_all()
         return n_open
 
     def refuse(self) -> None:
-        """Resets every open connection and each new one, at once."""
+        """Resets all open connections and every new one."""
         self._is_refusing = True
         self.cut()
 
     def stall(self) -> None:
-        """Forwards nothing any more and closes nothing: what a lost network looks like."""
+        """Forwards nothing and closes nothing, as if the network were lost."""
         self._flowing.clear()
 
     def restore(self) -> None:
-        """Ends refusing and stalling; what a stalled connection held back is forwarded."""
+        """Ends refusing and stalling; held bytes of stalled connections are forwarded."""
         self._is_refusing = False
         self._flowing.set()
 
@@ -118,7 +118,7 @@ class FaultProxy:
             await self._flowing.wait()
             await self._forward(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # either side is gone, or a fault took the connection
+            pass  # either side is gone, or a fault reset the connection
         finally:
             del self._open[task]
             writer.transport.abort()

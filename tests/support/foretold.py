@@ -1,6 +1,6 @@
-"""How often forecasts hold: looks ahead during a replay of Philly, beside what came of them.
+"""How often forecasts hold: forecasts made during a replay of Philly, compared with the replay.
 
-Run times are stated as they are in the trace; a look ahead does not know what arrives later.
+Jobs state the run times of the trace; a forecast does not know later arrivals.
 `python -m tests.support.foretold --data FOLDER --days 1-61 --every 8` prints the shares.
 """
 
@@ -20,16 +20,16 @@ from extender.view.ahead import HORIZON_S, Ahead
 from extender.view.forecast import not_before
 from extender.view.picture import Picture
 
-#: Trace seconds between two cycles: an order of magnitude below what is forecast.
+#: Trace seconds between two cycles: an order of magnitude below the waits that are forecast.
 CYCLE_S: Final = 30
-#: Tenants with fewer forecasts in a week are not judged for it.
+#: Weeks with fewer forecasts of a tenant are not judged.
 LEAST: Final = 30
 
 
 @dataclass(slots=True)
 class Foretold:
-    """One forecast, in unix seconds: the run ahead has the start at `start_s` (None: later than its
-    horizon). `started_s` is None while the job has not started."""
+    """One forecast, in unix seconds: `start_s` is the predicted start (None: beyond the horizon),
+    `started_s` the actual one (None: not started yet)."""
 
     key: str
     tenant: str
@@ -39,27 +39,28 @@ class Foretold:
 
     @property
     def has_held(self) -> bool:
-        """Whether the job did not start before it was said to."""
+        """Whether the job did not start before the predicted start."""
         assert self.start_s is not None
         assert self.started_s is not None
         return self.started_s >= not_before(self.made_s, self.start_s)
 
     @property
     def ratio(self) -> float:
-        """The wait from the forecast on, to the one that was foretold."""
+        """Actual wait after the forecast, divided by the predicted wait."""
         assert self.start_s is not None
         assert self.started_s is not None
         return (self.started_s - self.made_s + 1) / (self.start_s - self.made_s + 1)
 
     @property
     def week(self) -> int:
-        """Week of the window in which it was made, from 0."""
+        """Week of the window in which the forecast was made, from 0."""
         return (self.made_s - WINDOW_START_S) // (7 * SECONDS_PER_DAY)
 
 
 @dataclass(slots=True)
 class ForetellingReplay(Replay):
-    """The installed policy, with a look ahead every `every_s` where no more than `most` wait."""
+    """Replays the default policy and forecasts every `every_s`, if at most `most` jobs are
+    pending."""
 
     every_s: int = 8 * 3600
     most: int = 600
@@ -69,7 +70,7 @@ class ForetellingReplay(Replay):
     _look_s: int = 0
 
     def look(self, cell: Any, now_s: int) -> None:
-        """Say of each job that waits when it will start."""
+        """Forecast the start of every pending job."""
         cluster = cell.cluster
         runs: dict[str, int] = {}
         workloads: dict[str, WorkloadView] = {}

@@ -1,20 +1,19 @@
-"""Texts that look like numbers and are none that we accept: the corpus of hostile requests.
+"""A corpus of texts that resemble numbers, and that no parser of requests may accept.
 
-Every class of trick is written out once and combined with every way of hiding it, so that a new
-parser meets some hundreds of texts. None of them may be accepted as a fraction of a card or as
-a count, whatever Python's or Go's own parsers make of them.
+Each kind of trick is combined with each way of hiding it, which gives some hundreds of texts. None
+is a fraction of a card or a count, even if Python's or Go's own parsers accept it.
 """
 
 from typing import Final
 
-#: Characters that readers or parsers skip: put around or into a good number they must spoil it.
+#: Characters that readers or parsers skip; around or within a number they must make it invalid.
 INVISIBLE: Final = (
     " ", "\t", "\n", "\r", "\r\n", "\v", "\f", "\0", "\x1c", "\x1f", "\x7f", "\x85", "\xa0",
     "\xad", "\u1680", "\u180e", "\u2000", "\u2003", "\u2009", "\u200a", "\u200b", "\u200c",
     "\u200d", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202d", "\u202e", "\u202f",
     "\u205f", "\u2060", "\u2066", "\u2069", "\u3000", "\ufe0f", "\ufeff",
 )  # fmt: skip
-#: Signs, units, brackets and notations around a good number.
+#: Signs, units, brackets and notations around a valid number.
 DECORATIONS: Final = (
     "{}%", "{}f", "{}F", "{}d", "{}m", "{}u", "{}n", "{}k", "{}K", "{}Ki", "{}Mi", "{}MiB", "{}Gi",
     "{}G", "{}e0", "{}E0", "{}e+0", "{}e-0", "{}e1", "{}j", "{}L", "{}_", "_{}", "+{}", "-{}",
@@ -49,10 +48,10 @@ def _hidden(good: str) -> list[str]:
 
 
 def hostile_fractions() -> list[str]:
-    """Texts that must not be taken for a fraction of one card."""
+    """Texts that are not a fraction of one card."""
     return [*_hidden("0.5"), *_hidden("0.25"), *OTHER_FORMS, "1", "2", "10", "100", "1000"]
 
 
 def hostile_counts() -> list[str]:
-    """Texts that must not be taken for a whole number from 1 to 999999999."""
+    """Texts that are not a whole number from 1 to 999999999."""
     return [*_hidden("8192"), *OTHER_FORMS, "0.5", "1000000000", "01", "08192"]

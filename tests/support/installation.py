@@ -1,8 +1,8 @@
-"""Ballast's own programs as processes beside a control plane: as installed, but on loopback.
+"""Ballast's programs as processes beside a control plane: as installed, but on loopback.
 
-Started from the same interpreter as the tests, so what runs is the tree under test, and logged in
-as the service accounts of `manifests/base/rbac`, so a right that is missing there fails a test.
-Every program can be killed, frozen and started again; a failpoint can be armed for its next life.
+They run the tree under test, with the interpreter of the tests. They log in as the service accounts
+of `manifests/base/rbac`, so a missing right fails a test. Every program can be killed, frozen and
+restarted, and a failpoint can be armed for its next start.
 """
 
 import json
@@ -25,7 +25,7 @@ GRACE_S = 8.0
 
 
 def install(plane: ControlPlane, *more: str) -> None:
-    """What `kubectl apply` brings before any program: definitions, priority classes, rights.
+    """Apply the manifests that precede the programs: CRDs, priority classes, rights.
 
     `more` are further folders of manifests/base.
     """
@@ -35,7 +35,7 @@ def install(plane: ControlPlane, *more: str) -> None:
 
 
 class Program:
-    """One of our processes: its port, its life, and the failpoint of its next life."""
+    """One of Ballast's programs: its process, its port, and the failpoint of its next start."""
 
     def __init__(self, name: str, argv: list[str], port: int, log_path: Path) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Program:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it is running."""
         return self._process.is_alive
 
     @property
@@ -61,7 +61,7 @@ class Program:
         return self._process.was_killed
 
     def start(self, failpoint: str = "") -> None:
-        """Start it, armed with `failpoint` if given; returns when it is ready."""
+        """Start it, with `failpoint` armed if given; returns when it is ready."""
         self._process = self._make(failpoint)
         self._process.start()
         self.wait_ready()
@@ -78,7 +78,8 @@ class Program:
         )
 
     def wait_until(self, is_met: Callable[[], bool], timeout_s: float) -> None:
-        """Return once `is_met`; an error with the log's end when it ends or time is up."""
+        """Return once `is_met`; if the program ends or time is up, an error with the end of its
+        log."""
         self._process.wait_until(is_met, timeout_s)
 
     def kill(self) -> None:
@@ -86,7 +87,7 @@ class Program:
         self._process.kill()
 
     def end(self) -> None:
-        """SIGTERM, SIGKILL after a grace."""
+        """SIGTERM, then SIGKILL after a grace period."""
         self._process.end(GRACE_S)
 
     def freeze(self) -> None:
@@ -99,11 +100,11 @@ class Program:
 
     @property
     def log_path(self) -> Path:
-        """Where its output goes, after that of programs of the same name before it."""
+        """The log file; programs of the same name append to one file."""
         return self._log_path
 
     def read_log(self) -> str:
-        """Its own output, of all its lives."""
+        """The output of this program, over all its starts."""
         return self._log_path.read_bytes()[self._log_starts :].decode(errors="replace")
 
     def _make(self, failpoint: str) -> Process:
@@ -115,10 +116,10 @@ class Program:
 
 
 class Installation:
-    """`serve` beside kube-scheduler, one controller or more, and the webhooks where asked for.
+    """`serve`, kube-scheduler, one or more controllers and, on request, the webhooks.
 
-    `by_token`: programs log in with tokens as in a cluster, which end after an hour, instead of
-    client certificates.
+    `by_token`: programs log in with tokens, as in a cluster, instead of client certificates. The
+    tokens expire after an hour.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Installation:
         self.control = self.another_control("control")
 
     def another_control(self, name: str, kubeconfig: str = "") -> Program:
-        """A further controller, with a kubeconfig of its own if given; the caller ends it."""
+        """Another controller, with its own kubeconfig if given; the caller ends it."""
         port = free_port()
         argv = [
             "extender",
@@ -166,9 +167,9 @@ class Installation:
         return Program("webhooks", argv, port, self._log("webhooks"))
 
     def view(self) -> Program:
-        """What answers questions, registered at the API server; the caller starts and ends it.
+        """`ballast view`, registered at the API server; the caller starts and ends it.
 
-        The Service leads to loopback by name, since there is no Service network.
+        Its Service resolves to loopback by name, since there is no Service network.
         """
         port, listen = free_port(), free_port()
         folder = MANIFESTS.parent / "overlays" / "view"
@@ -196,14 +197,14 @@ class Installation:
         return Program("view", argv, port, self._log("view"))
 
     def start_scheduler(self) -> None:
-        """Our kube-scheduler configuration, with the extender where `serve` listens.
+        """Start kube-scheduler with our configuration and with `serve` as its extender.
 
-        A scheduler that runs so already goes on.
+        Does nothing if it already runs with them.
         """
         self._plane.start_scheduler(SCHEDULER, extender_url=self._plane.extender_url)
 
     def start(self) -> None:
-        """serve, control, kube-scheduler and kwok; returns when all are ready."""
+        """Start serve, control, kube-scheduler and kwok; returns when all are ready."""
         self.serve.start_unready()
         self.control.start_unready()
         self._plane.start_kwok()
@@ -212,7 +213,7 @@ class Installation:
         self.start_scheduler()
 
     def stop(self) -> None:
-        """End our programs; the control plane goes on."""
+        """End Ballast's programs; the control plane keeps running."""
         self.control.kill()
         self.serve.kill()
 
@@ -227,7 +228,7 @@ class Installation:
         return Program("serve", argv, port, self._log("serve"))
 
     def kubeconfig(self, account: str) -> str:
-        """Path of a file that logs a program in with the rights of its service account."""
+        """Path of a kubeconfig with the rights of the program's service account."""
         if self._by_token:
             return self._plane.kubeconfig_for_service_account(SYSTEM_NAMESPACE, account)
         user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"

@@ -1,7 +1,7 @@
-"""KServe's two controller managers as processes beside a control plane, with kinds and webhooks.
+"""KServe's two controller managers as processes beside a control plane, with CRDs and webhooks.
 
-They are in no registry: `$BALLAST_KSERVE` is a folder with the programs and with the folder
-`config` of the sources that they were built from.
+No registry has them: `$BALLAST_KSERVE` is a folder with the programs, and with the folder `config`
+of the sources from which they were built.
 """
 
 import base64
@@ -30,7 +30,7 @@ _DEPLOY: Final = '{"defaultDeploymentMode": "Standard"}'
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the programs; paths are below `config`. Of its webhooks, those of one name run."""
+    """One of the programs; paths are below `config`. Only the webhooks with one name are used."""
 
     program: str
     kinds: Sequence[str]
@@ -59,7 +59,7 @@ LLM_INFERENCE_SERVICES: Final = Part(
 
 
 def is_built() -> bool:
-    """Whether a folder is given, and has both programs."""
+    """Whether the folder is given and has both programs."""
     return all(
         os.access(_folder() / part.program, os.X_OK)
         for part in (INFERENCE_SERVICES, LLM_INFERENCE_SERVICES)
@@ -71,7 +71,7 @@ def _folder() -> Path:
 
 
 class KServe:
-    """One part of KServe without Knative and Istio, which has the administrator's rights."""
+    """One program of KServe, without Knative and Istio, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, part: Part, work: Path) -> None:
         self._plane = plane
@@ -96,11 +96,11 @@ class KServe:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it is running."""
         return self._process.is_alive
 
     def install(self) -> None:
-        """Its kinds, and KServe's configuration."""
+        """Apply its CRDs and KServe's configuration."""
         kinds = [path for each in self._part.kinds for path in self._config.glob(each)]
         apply_kinds(self._plane, sorted(kinds))
         self._plane.make_namespace(NAMESPACE)
@@ -112,7 +112,7 @@ class KServe:
         self._apply([settings])
 
     def start(self) -> None:
-        """Start it; returns when it serves its webhooks, with what a model server needs."""
+        """Start it; returns when it serves its webhooks and the objects for model servers exist."""
         pair = self._authority.serving(["kserve"], [LOOPBACK])
         certificates = self._work / _CERTIFICATES
         certificates.mkdir(parents=True)
@@ -129,14 +129,14 @@ class KServe:
         self._apply(objects)
 
     def stop(self) -> None:
-        """End it, and take its webhooks back."""
+        """End it, and delete its webhooks."""
         for kind in ("mutating", "validating"):
             name = f"{kind}webhookconfiguration"
             run_kubectl(self._plane, "delete", name, self._part.hook, "--ignore-not-found")
         self._process.kill()
 
     def _webhooks(self) -> list[dict[str, Any]]:
-        """Those for its main kind and its pods, as shipped."""
+        """The webhooks for its main kind and its pods, as shipped."""
         bundle = base64.b64encode(self._authority.certificate).decode("ascii")
         url = f"https://{LOOPBACK}:{self._webhook_port}"
         found = [

@@ -1,8 +1,8 @@
-"""Cycle after cycle in virtual time: jobs of one pod start, end, are evicted and start anew.
+"""Many cycles in virtual time: jobs of one pod start, end, are evicted and start again.
 
-A run decides on a snapshot, lets what the plan evicts leave and what it admits start, and goes on
-to the next moment. Evicted jobs lose all that they ran and wait again. What queues hold is counted
-as the controller counts it. Every project (or user) always has a few jobs waiting.
+Each step decides on a snapshot, evicts and starts pods according to the plan, and advances the
+time. Evicted jobs lose all their work and are pending again. Allocations are counted as in the
+controller. Every project (or user) always has a few pending jobs.
 """
 
 from collections import Counter
@@ -19,15 +19,15 @@ from extender.state.snapshot import Snapshot
 from tests.support.snapshots import Cluster
 
 HOUR_S = 3600
-#: Jobs of each source that wait at any time.
+#: Pending jobs of each source at any time.
 _BACKLOG = 3
 
 
 @dataclass
 class Source:
-    """Jobs of one project or user: GPUs of each, and the shortest and longest that they run.
+    """Jobs of one project or user: GPUs of each, and their shortest and longest run time.
 
-    Some wait at any time; with `is_one_by_one` each is submitted when the one before it has ended.
+    Some are pending at any time; with `is_one_by_one` each is submitted when the previous one ends.
     """
 
     project: str
@@ -39,13 +39,13 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What the figures of a run are told by."""
+        """The key of its figures in a run."""
         return self.user or self.project
 
 
 @dataclass
 class Job:
-    """A pod; `started_s` is None while it waits."""
+    """A pod; `started_s` is None while it is pending."""
 
     name: str
     source: Source
@@ -59,8 +59,8 @@ class Job:
 
 @dataclass
 class LongRun:
-    """`nodes` are GPUs by node; `projects` adds queues to an empty cluster. The figures are GPU
-    seconds by source."""
+    """A run on `nodes` (GPUs by node); `projects` adds queues to an empty cluster. Its figures are
+    GPU-seconds by source."""
 
     nodes: dict[str, int]
     projects: Callable[[Cluster], None]
@@ -85,7 +85,7 @@ class LongRun:
         self._random = Random(self.seed)
 
     def run(self, hours: int) -> "LongRun":
-        """Go on for so long; returns itself."""
+        """Run for this many more hours; returns itself."""
         end_s = self.now_s + hours * HOUR_S
         while self.now_s < end_s:
             self._arrive()
@@ -194,12 +194,12 @@ class LongRun:
                 del self.jobs[job.name]
 
     def parts(self) -> dict[str, float]:
-        """What each source held, of what all did."""
+        """The fraction of all held GPU-seconds that each source held."""
         total = sum(self.held.values())
         return {source.name: self.held[source.name] / total for source in self.sources}
 
     def lost_part(self) -> float:
-        """Work lost over work done."""
+        """Lost work divided by all work."""
         return sum(self.lost.values()) / max(1, sum(self.done.values()))
 
 
@@ -211,7 +211,7 @@ def _chain(source: Source) -> Iterable[str]:
 
 
 def equal_projects(names: Iterable[str], weights: Iterable[int] = ()) -> Callable[[Cluster], None]:
-    """Adds projects without quota, of weight 1 or of the weights given."""
+    """Adds projects without quota, of weight 1 or these weights."""
     listed = list(names)
     by_name = dict(zip(listed, weights, strict=True)) if (weights := list(weights)) else {}
 

@@ -1,6 +1,6 @@
-"""The manifests as a user gets them: every overlay rendered by kubectl, and looked up in.
+"""The manifests as users apply them: every overlay, rendered by kubectl, and look-ups in them.
 
-`python -m tests.support.overlays` writes manifests/install.yaml anew.
+`python -m tests.support.overlays` writes manifests/install.yaml.
 """
 
 import functools
@@ -18,19 +18,19 @@ import yaml
 from tests.support.controlplane.binaries import cache_folder
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
-#: What the file is rendered from: definitions and the default overlay.
+#: Source of manifests/install.yaml: the CRDs and the default overlay.
 WITH_DEFINITIONS = MANIFESTS / "install"
 INSTALL = MANIFESTS / "install.yaml"
 OVERLAYS = tuple(sorted(each.parent.name for each in MANIFESTS.glob("overlays/*/kustom*.yaml")))
-#: Overlays without programs, which are applied beside one of the others.
+#: Overlays that are applied in addition to one of the others.
 BESIDE = ("crds", "dispatch", "monitoring", "priority-class-aliases", "view", "web")
-#: Overlays that bring programs.
+#: Overlays that install Ballast.
 WHOLE = tuple(each for each in OVERLAYS if each not in BESIDE)
 Document = dict[str, Any]
 
 
 def kubectl() -> str | None:
-    """Path of a kubectl that is there already; nothing is built for it."""
+    """Path of an existing kubectl; it is not built."""
     given = os.environ.get("BALLAST_CONTROLPLANE_BIN", "")
     for folder in (Path(given) if given else None, cache_folder(os.environ)):
         if folder and os.access(folder / "kubectl", os.X_OK):
@@ -39,7 +39,7 @@ def kubectl() -> str | None:
 
 
 def rendered_text(folder: Path) -> str:
-    """What `kubectl kustomize FOLDER` prints; the test is skipped where there is no kubectl."""
+    """The output of `kubectl kustomize FOLDER`; without kubectl, the test is skipped."""
     program = kubectl()
     if program is None:
         pytest.skip("kubectl is missing: `make controlplane` builds it")
@@ -58,7 +58,7 @@ def rendered(overlay: str) -> tuple[Document, ...]:
 
 
 def of_kind(documents: Iterable[Document], *kinds: str) -> list[Document]:
-    """Those of these kinds."""
+    """The documents of these kinds."""
     return [each for each in documents if each["kind"] in kinds]
 
 
@@ -70,7 +70,7 @@ def name_of(document: Document) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Deployment or DaemonSet of an overlay, and the namespaces beside it."""
+    """A Deployment or DaemonSet of an overlay, with the namespaces of the overlay."""
 
     overlay: str
     document: Document
@@ -78,7 +78,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """`overlay/name`, for people."""
+        """`overlay/name`, for messages."""
         return f"{self.overlay}/{name_of(self.document)}"
 
     @property
@@ -95,12 +95,12 @@ class Workload:
 
     @property
     def containers(self) -> list[Document]:
-        """All containers, those that run first too."""
+        """All containers, init containers included."""
         return [*self.pod.get("initContainers", ()), *self.pod["containers"]]
 
 
 def workloads(overlay: str) -> Iterator[Workload]:
-    """Every Deployment, DaemonSet, StatefulSet and Job of the overlay."""
+    """All Deployments, DaemonSets, StatefulSets and Jobs of the overlay."""
     documents = rendered(overlay)
     open_namespaces = {
         name_of(each)

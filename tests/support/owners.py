@@ -1,4 +1,4 @@
-"""Owners as users write them, as the API server would give them, and the pods that they make."""
+"""Owners as users write them, as the API server returns them, and the pods that they create."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ NAMESPACE = "team-a"
 
 
 def written(text: str, **meta: Any) -> Document:
-    """The owner in a YAML text, stored in `team-a` with the UID `uid-<name>`."""
+    """The owner in a YAML text, as stored in `team-a` with the UID `uid-<name>`."""
     document: Document = yaml.safe_load(text)
     own = document["metadata"]
     document["metadata"] = {"namespace": NAMESPACE, "uid": f"uid-{own['name']}"} | own | meta
@@ -29,37 +29,37 @@ def written(text: str, **meta: Any) -> Document:
 
 
 def reference(owner: Document) -> Document:
-    """The reference by which an owner's children name it."""
+    """The owner reference of the owner's children."""
     meta = owner["metadata"]
     named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
     return named | {"name": meta["name"], "uid": meta["uid"], "controller": True}
 
 
 def unread(api_version: str, kind: str, name: str) -> Document:
-    """An owner of which only the reference matters."""
+    """An owner that is used only for its reference."""
     return written(f"{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: {name}}}}}")
 
 
 def child(owner: Document, labels: dict[str, str] | None = None, name: str = "p-0") -> PodDocument:
-    """A pod with one GPU that `owner` makes."""
+    """A pod with one GPU that `owner` creates."""
     made = PodDocument(name, NAMESPACE).asking("nvidia.com/gpu", "1").labelled(labels or {})
     made.body["metadata"]["ownerReferences"] = [reference(owner)]
     return made
 
 
 class Shelf:
-    """Stands for the API server: gives what it has, and lists what was asked for."""
+    """Stands for the API server: returns stored owners and records the requests."""
 
     def __init__(self, *owners: Document) -> None:
         self.asked: list[str] = []
         self.bodies: dict[str, bytes] = {}
-        #: What every GET fails with from now on.
+        #: The error with which every GET fails.
         self.error: KubeError | None = None
         for owner in owners:
             self.put(owner)
 
     def put(self, owner: Document) -> None:
-        """Stores the owner, in place of one of its name."""
+        """Stores the owner, or replaces one of the same name."""
         group, _, version = owner["apiVersion"].rpartition("/")
         meta = owner["metadata"]
         plural = BY_KIND[group, owner["kind"]].plural
@@ -84,5 +84,5 @@ def meta_of(built: PodDocument) -> ObjectMeta:
 
 
 def origin_of(built: PodDocument, *owners: Document) -> Origin:
-    """What is told of the pod's owner where the API server has `owners`."""
+    """The origin that is found for the pod if the API server has `owners`."""
     return asyncio.run(trace(meta_of(built), OwnerReader(Shelf(*owners).get).read))

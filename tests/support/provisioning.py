@@ -1,7 +1,7 @@
-"""The kind ProvisioningRequest, as far as the controller and an autoscaler read and write it.
+"""The kind ProvisioningRequest, with the fields that the controller and an autoscaler use.
 
-The definition that Cluster Autoscaler ships says more; what is asserted here is that our objects
-are stored as we meant them, and the autoscaler's own tests are the autoscaler's.
+The CRD of Cluster Autoscaler has more fields. Tests with this one check that Ballast's objects are
+stored as intended; they do not test the autoscaler.
 """
 
 from typing import Any, Final
@@ -28,7 +28,7 @@ DEFINITION: Final[dict[str, Any]] = {
     "kind": "CustomResourceDefinition",
     "metadata": {
         "name": f"provisioningrequests.{GROUP}",
-        # The API server wants it for every group below k8s.io.
+        # The API server requires this annotation for groups below k8s.io.
         "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
     },
     "spec": {

@@ -1,7 +1,7 @@
-"""Rights that the manifests grant, and rights that programs used, from the API server's audit log.
+"""Rights that the manifests grant, and rights that programs used according to the audit log.
 
-The unit is one verb on one resource, of one name where the grant is limited to it. What our
-kube-scheduler does by the roles that Kubernetes itself ships is not ours to narrow.
+A right is one verb on one resource, on one name if the grant is limited to it. Rights that our
+kube-scheduler has by Kubernetes' own roles are left out.
 """
 
 import functools
@@ -38,21 +38,21 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One request of a program of ours: the right that it needed, and whether it had it."""
+    """One request of a Ballast program: the right that it needed, and whether it was allowed."""
 
     right: Right
     program: str
     is_allowed: bool
 
     def is_by(self, granted: Right) -> bool:
-        """Whether this grant is enough. A create names nothing that a grant could be limited to."""
+        """Whether this grant allows the request. A create has no name that a grant could limit."""
         name = "" if self.right.verb in ("create", "list", "watch") else self.right.name
         return granted in (_renamed(self.right, ""), _renamed(self.right, name))
 
 
 def granted(*folders: Path) -> set[Right]:
-    """Every right in the roles below `folders` that are bound to an account of ours; by default of
-    the base and of the overlays that bring programs of their own."""
+    """All rights in the roles below `folders` that are bound to service accounts of Ballast; by
+    default those of the base and of overlays with programs."""
     documents = [
         document
         for folder in folders or (MANIFESTS, MANIFESTS.parent / "overlays" / "view")
@@ -76,14 +76,14 @@ def granted(*folders: Path) -> set[Right]:
 
 
 def _accounts(binding: dict[str, Any]) -> list[dict[str, str]]:
-    """Accounts that the binding names; rights of people are not used by programs."""
+    """Service accounts that the binding names; rights of users are left out."""
     return [each for each in binding["subjects"] if each["kind"] == "ServiceAccount"]
 
 
 def used(logs: Path) -> set[Use]:
-    """What programs under our accounts asked of the API server, by its audit log in `logs`.
+    """Requests of programs under Ballast's service accounts, from the audit logs `logs`.
 
-    Costs a few seconds for a gigabyte: lines of others are passed over before they are decoded.
+    Takes a few seconds for a gigabyte: lines of other accounts are skipped before decoding.
     """
     found: set[Use] = set()
     for path in sorted(logs.glob("audit*.jsonl")):
@@ -95,10 +95,10 @@ def used(logs: Path) -> set[Use]:
 
 
 def not_granted(uses: Iterable[Use], grants: set[Right]) -> set[Use]:
-    """What our own programs did without a grant of ours, and what no program was ever allowed.
+    """Requests of Ballast's programs without a grant, and requests that were never allowed.
 
-    A refusal of what is granted and allowed at other times is none of these: the API server was
-    starting, or the test had taken the rights away.
+    A refusal of a request that is granted, and allowed at other times, does not count: the API
+    server was starting, or the test had removed the rights.
     """
     uses = set(uses)
     allowed = {use.right for use in uses if use.is_allowed}
@@ -110,7 +110,7 @@ def not_granted(uses: Iterable[Use], grants: set[Right]) -> set[Use]:
 
 
 def not_used(uses: Iterable[Use], grants: set[Right]) -> set[Right]:
-    """Grants that no use needed."""
+    """Grants that no request used."""
     needed = {each for use in uses for each in grants if use.is_by(each)}
     return grants - needed
 
@@ -143,7 +143,8 @@ def _use(line: bytes) -> Use | None:
 
 
 def _limited(right: Right) -> Right:
-    """The use without names of objects that no grant names: one entry instead of thousands."""
+    """The right without the object's name, unless grants name objects of this resource: one entry
+    instead of thousands."""
     return right if right.resource in _named() else _renamed(right, "")
 
 
@@ -153,5 +154,5 @@ def _renamed(right: Right, name: str) -> Right:
 
 @functools.cache
 def _named() -> frozenset[str]:
-    """Resources of which some grant names single objects."""
+    """Resources for which some grant names single objects."""
     return frozenset(each.resource for each in granted() if each.name)

@@ -1,4 +1,4 @@
-"""Looking at a cluster from outside: what is bound, which rows there are. Waits have deadlines."""
+"""Observes a cluster through the API: bound pods and ledger rows. Waits have deadlines."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ LONGEST_PAUSE_S = 0.3
 
 @dataclass(slots=True)
 class Sight:
-    """One look. Pods are of one namespace and not terminal; `rows` is UID -> state, all nodes."""
+    """One observation: running pods of one namespace, and `rows` of all nodes, UID -> state."""
 
     pods: int = 0
     bound: set[str] = field(default_factory=set)
@@ -25,13 +25,13 @@ class Sight:
     n_rows: int = 0
 
     def is_whole(self, n_pods: int) -> bool:
-        """Whether `n_pods` are bound, each with one row that holds its cards, and none is left."""
+        """Whether exactly `n_pods` pods exist, all bound, each with one row with its cards."""
         holding = {uid for uid, state in self.rows.items() if state != "nominated"}
         return len(self.bound) == n_pods == self.n_rows and holding == self.bound
 
 
 async def look(client: Client, namespace: str) -> Sight:
-    """What is there now."""
+    """The present state."""
     sight = Sight()
     for pod in (await client.list_all(PODS, namespace=namespace)).items:
         if pod.is_terminal:
@@ -49,7 +49,7 @@ async def look(client: Client, namespace: str) -> Sight:
 async def until(
     is_met: Callable[[], Awaitable[bool]], timeout_s: float, what: Callable[[], object]
 ) -> None:
-    """Return once `is_met`; AssertionError with `what()` when time is up. Waits out API errors."""
+    """Return once `is_met`, else raise AssertionError with `what()`. API errors are retried."""
     deadline = time.monotonic() + timeout_s
     pause_s = FIRST_PAUSE_S
     while True:

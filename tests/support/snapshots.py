@@ -1,4 +1,4 @@
-"""Small builders for snapshots, so that a test says in one line what the cluster looks like.
+"""Builders for snapshots: a test describes each object of the cluster in one line.
 
     cluster = Cluster()
     cluster.node("n0", gpus=8)
@@ -7,8 +7,8 @@
     cluster.job("b-job", "b", gpus="0.5")                   # waits
     plan = decide(cluster.snapshot())
 
-GPUs are written as users write them (2, "0.5"); times are seconds. A job is a pod group when it has
-more than one pod, else a pod. Its pods are `<name>-0`, `<name>-1`, ...
+GPUs are written as users write them (2, "0.5"); times are seconds. A job with more than one pod is
+a pod group, else a pod. Its pods are `<name>-0`, `<name>-1`, ...
 """
 
 from collections.abc import Sequence
@@ -56,8 +56,8 @@ def demand_of(
     cpu: int = 0,
     counted: tuple[tuple[str, int], ...] = (),
 ) -> Demand:
-    """Two GPUs, half a GPU ("0.5"), a part of several (`devices`), MiB of one, or what is counted
-    one by one (MIG instances)."""
+    """A demand: 2 GPUs, half a GPU ("0.5"), a share of several (`devices`), MiB of one, or MIG
+    instances (`counted`)."""
     if counted:
         return Demand(cpu_milli=cpu, counted=counted)
     if mib:
@@ -80,7 +80,7 @@ class _Node:
 
 @dataclass
 class Cluster:
-    """A cluster in the making. Projects without a department share one that does not exist."""
+    """A cluster that a test builds. Projects without a department share one that does not exist."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)
     pools: dict[str, PoolView] = field(default_factory=dict)
@@ -96,12 +96,12 @@ class Cluster:
         placement: PlacementRule = "binpack",
         **view: Any,
     ) -> None:
-        """View: has_preemption, policy, job_order, cpu_placement."""
+        """Add a pool. `view`: has_preemption, policy, job_order, cpu_placement."""
         self.pools[name] = PoolView(name, placement, **view)
 
     def node(self, name: str, gpus: int = 8, **facts: Any) -> None:
-        """Facts: pool, labels, taints, is_ready, mib, model, cpu, memory, pods, unhealthy cards,
-        free_counted."""
+        """Add a node. `facts`: pool, labels, taints, is_ready, mib, model, cpu, memory, pods,
+        unhealthy cards, free_counted."""
         mib, model = facts.pop("mib", 16384), facts.pop("model", "A100")
         unhealthy = facts.pop("unhealthy", ())
         taints = tuple(Taint(key=key, effect=effect) for key, effect in facts.pop("taints", ()))
@@ -136,21 +136,21 @@ class Cluster:
         self.departments[name] = self._queue(name, "", quota, queue, len(self.departments))
 
     def project(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
-        """Queue: department, limit, weight, rank, used (millionths of the pool in the past),
-        min_runtime, pools ({pool: PoolQuota})."""
+        """Add a project. `queue`: department, limit, weight, rank, used (past usage in millionths
+        of the pool), min_runtime, pools ({pool: PoolQuota})."""
         department = department_queue(queue.pop("department", "everybody"))
         age = len(self.projects)
         self.projects[name] = self._queue(name, department, quota, queue, age)
 
     def job(self, name: str, project: str, gpus: Gpus = 1, pods: int = 1, **job: Any) -> None:
-        """Add `pods` pods, of which those `on` nodes run (one name for all, or a list of names).
+        """Add a job of `pods` pods; pods `on` nodes run there (one name for all, or a list).
 
-        Job: min (default: all pods), priority, kind, preemptible, pools, age, ran (seconds), cards
-        (indices on the node), state, devices, mib, cpu, constraints, problem, terminating, max,
-        waiting (more pods, which wait), user, counted, labels (of the pods), groups (the leaf of
-        each pod), orders (of each pod), tree, run (seconds that it is expected to run), doubt,
-        refusals (of each pod that waits), budgets (names of disruption budgets that select its
-        pods; what they allow is in `budgets`), of_job (a Job makes them).
+        `job`: min (default: all pods), priority, kind, preemptible, pools, age, ran (seconds),
+        cards (indices on the node), state, devices, mib, cpu, constraints, problem, terminating,
+        max, waiting (number of further, pending pods), user, counted, labels (of the pods), groups
+        (the leaf of each pod), orders (of each pod), tree, run (expected seconds), doubt, refusals
+        (of each pending pod), budgets (names of disruption budgets that select its pods; `budgets`
+        has what they allow), of_job (whether a Job creates them).
         """
         demand = demand_of(
             gpus,
@@ -232,7 +232,7 @@ class Cluster:
         assert not job, f"unknown: {sorted(job)}"
 
     def snapshot(self, *, is_reversed: bool = False) -> Snapshot:
-        """The snapshot; reversed, everything is listed the other way round."""
+        """The snapshot; if reversed, with all lists in reverse order."""
         table = NodeTable()
         names = list(self.nodes)[::-1] if is_reversed else list(self.nodes)
         for name in names:
@@ -298,7 +298,7 @@ class Cluster:
         if demand.gpu_memory_mib:
             milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
         free = self.nodes[node].free
-        # As the scenario format has it: what runs without named cards has cards of its own.
+        # As in the scenario format, running pods without named cards have cards of their own.
         own = [c for c, left in enumerate(free) if left == MILLI_PER_GPU]
         chosen = list(cards) if cards is not None else own[: demand.devices]
         assert len(chosen) == demand.devices, f"{node} has not enough free cards"
@@ -328,7 +328,7 @@ class Cluster:
 
 
 def statuses(plan: Plan) -> dict[str, str]:
-    """What the plan decided, by pod name: reserved, nominated or evicted."""
+    """The plan's decision by pod name: reserved, nominated or evicted."""
     found = {
         placed.pod.name: admission.state
         for admission in plan.admissions
@@ -338,7 +338,7 @@ def statuses(plan: Plan) -> dict[str, str]:
 
 
 def counts(plan: Plan) -> dict[tuple[str, str], int]:
-    """How many pods of each job got which status: {("a-job", "reserved"): 4}."""
+    """Number of pods by job and status: {("a-job", "reserved"): 4}."""
     found: dict[tuple[str, str], int] = {}
     for name, status in statuses(plan).items():
         key = name.rsplit("-", 1)[0], status

@@ -1,7 +1,7 @@
-"""The shipped webhook configurations, pointed at a server on this machine.
+"""The shipped webhook configurations, directed to a server on this machine.
 
-Only where the API server finds the webhook is replaced (a Service is reached inside a cluster
-only); rules, conditions, failure policy and timeout stay as shipped.
+Only the address of the webhook is replaced, since a Service can be reached only inside a cluster;
+rules, conditions, failure policy and timeout stay as shipped.
 """
 
 import base64
@@ -19,17 +19,17 @@ from tests.support.controlplane.ports import LOOPBACK
 REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
 
 _FOLDER = Path(__file__).parents[2] / "manifests" / "base" / "webhooks"
-#: The webhooks for pods and what makes them, and those for our own kinds.
+#: The webhooks for pods and their owners, and the webhooks for Ballast's kinds.
 SHIPPED = _FOLDER / "configuration.yaml"
 KINDS = _FOLDER / "validation.yaml"
-#: The API server calls a webhook within this time of its registration.
+#: Time within which the API server calls a registered webhook.
 IN_FORCE_S: Final = 30.0
 
 
 def webhook_configurations(port: int, ca: bytes, source: Path = SHIPPED) -> list[dict[str, Any]]:
     """The configurations in `source` for a server on `port` of loopback.
 
-    `ca` is the PEM bundle that signed the server's certificate.
+    `ca` is the PEM bundle that verifies the server's certificate.
     """
     documents = list(yaml.safe_load_all(source.read_text("utf-8")))
     for document in documents:
@@ -54,7 +54,7 @@ def register_webhooks(admin: AdminApi, port: int, ca: bytes) -> list[str]:
 
 
 def is_admitting(admin: AdminApi, namespace: str) -> bool:
-    """Whether the API server calls the webhooks, and they know the project of `namespace`."""
+    """Whether the API server calls the webhooks and they know the project of `namespace`."""
     container = {"name": "main", "image": "example.invalid/none"}
     probe = {
         "apiVersion": "v1",
@@ -71,9 +71,9 @@ def is_admitting(admin: AdminApi, namespace: str) -> bool:
 
 @contextmanager
 def webhooks_in_force(admin: AdminApi, port: int, ca: bytes, namespace: str) -> Iterator[None]:
-    """All shipped webhooks are called inside the block, and none after it.
+    """Context in which the API server calls all shipped webhooks; none are called after it.
 
-    A project lists `namespace`.
+    A project must list `namespace`.
     """
     paths = register_webhooks(admin, port, ca)
     try:

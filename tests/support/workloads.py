@@ -1,7 +1,7 @@
-"""Queues and workloads as a user would apply them, for tests on the real control plane.
+"""Queues and workloads as users apply them, for tests on a real control plane.
 
-Pods are written as admission leaves them (gate, scheduler name, gpu-milli), so a test of the
-controller does not depend on the webhooks.
+Pods are as after admission (gate, scheduler name, gpu-milli), so tests of the controller do not
+depend on the webhooks.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def pod_group(name: str, namespace: str, min_member: int) -> Manifest:
 
 
 def job(name: str, namespace: str, n_pods: int, milli: int, **options: Any) -> Manifest:
-    """A Job with pods that run together and for ever; pods that are evicted come back.
+    """A Job whose pods start together and do not end; evicted pods are created again.
 
     `options` are those of `pod_template`.
     """
@@ -67,9 +67,9 @@ def pod_template(
     stop_s: int = 0,
     priority_class: str = "",
 ) -> Manifest:
-    """A pod that asks for `milli` of `ballast.dev/gpu-milli`; not `gated`: placed directly.
+    """A pod that requests `milli` of `ballast.dev/gpu-milli`; unless `gated`, placed directly.
 
-    It takes `stop_s` seconds to stop when it is told to.
+    It takes `stop_s` seconds to stop.
     """
     resources = {"cpu": "100m", "memory": "64Mi", names.GPU_MILLI: str(milli)}
     spec: Manifest = {
@@ -95,7 +95,7 @@ def pod_template(
 
 
 def bare_pod(name: str, namespace: str, milli: int, **options: Any) -> Manifest:
-    """A pod that nothing makes again."""
+    """A pod without an owner."""
     template = pod_template(milli, **options)
     meta = template["metadata"] | {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}

@@ -1,7 +1,7 @@
-"""The auditor: follows every revision of a cluster and says which invariants were broken.
+"""The auditor: follows every revision of a cluster and reports which invariants were violated.
 
-`Checker` is the pure judge; `Auditor` runs it on a live cluster; `replay` on a recording. It reads
-the cluster's etcd with a reader of its own, since it must not trust what it judges.
+`Checker` is the pure judge; `Auditor` runs it on a live cluster, `replay` on a recording. It reads
+the cluster's etcd with its own reader, since it must not rely on the code that it judges.
 """
 
 from tests.support.auditor.auditor import Auditor

@@ -1,6 +1,6 @@
 """`python -m tests.support.auditor`: audit a live cluster until Ctrl-C, or judge a recording.
 
-Exits 0 when the audit is clean, 1 when it is not (also when no bind was seen).
+Exits with 0 if the audit is clean, else with 1 (also if no bind was seen).
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def main(
 
 
 def judge(recording: Path) -> Verdict:
-    """The verdict on a recording; its own times stand for the clock."""
+    """The verdict on a recording, with its times as the clock."""
     checker, violations = Checker(), list[Violation]()
     last_s = time.monotonic()
     for change in replay(recording):
@@ -60,7 +60,7 @@ def judge(recording: Path) -> Verdict:
 
 
 async def watch(store: Store, record: Path | None, seconds: float | None) -> Verdict:
-    """Audit until told to end; violations are printed as they are found."""
+    """Audit until Ctrl-C or for `seconds`; violations are printed as they are found."""
     told = 0
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A live audit: etcd's history into the checker, a clock beside it, a verdict at the end."""
+"""A live audit: feeds etcd's history and a clock to the checker, and gives a verdict at the end."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.support.auditor.verdict import Verdict
 
 TICK_S: Final = 1.0
 LOOK_S: Final = 0.1
-#: The name under which a kubeconfig's cluster may say where its etcd is.
+#: Extension of a kubeconfig's cluster with the address of its etcd.
 EXTENSION: Final = "ballast.dev/etcd"
 ENVIRONMENT: Final = "BALLAST_AUDIT_ETCD"
 
@@ -28,8 +28,8 @@ ENVIRONMENT: Final = "BALLAST_AUDIT_ETCD"
 class Auditor:
     """`async with Auditor(kubeconfig) as auditor: ...; verdict = await auditor.finish()`.
 
-    `kubeconfig` is the path of a kubeconfig that says where etcd is (see `find_store`), or a
-    `Store`. The audit has begun, with the present state read, when the context is entered.
+    `kubeconfig` is the path of a kubeconfig with the address of etcd (see `find_store`), or a
+    `Store`. Entering the context reads the present state and starts the audit.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Auditor:
             self._recording.close()
 
     async def catch_up(self, timeout_s: float = 30.0) -> None:
-        """Return once everything written before this call has been judged."""
+        """Return once all writes before this call have been judged."""
         if self._reader is None:
             raise RuntimeError("the audit has not begun")
         mark = await self._reader.mark()
@@ -86,10 +86,10 @@ class Auditor:
             await passed.wait()
 
     async def finish(self, *, settle_s: float = 30.0) -> Verdict:
-        """Judge everything written so far, wait up to `settle_s` for rest, and give the verdict.
+        """Judge all writes so far, wait up to `settle_s` for rest, and give the verdict.
 
-        Reports have all of that time to become true. Without rest (`settle_s` 0, or figures that
-        keep changing) they are not judged.
+        Published figures must be right by then. Without rest (`settle_s` 0, or figures that keep
+        changing) they are not judged.
         """
         was_at_rest = False
         try:
@@ -108,7 +108,7 @@ class Auditor:
         )
 
     async def _come_to_rest(self, settle_s: float) -> bool:
-        """Whether the figures came to rest; returns early when the reports are true then."""
+        """Whether the figures came to rest; returns early if the published ones are right."""
         deadline_s = time.monotonic() + settle_s
         while time.monotonic() < deadline_s:
             if self.checker.is_settled(time.monotonic()):
@@ -140,14 +140,14 @@ class Auditor:
         try:
             self.violations += self.checker.observe(change)
         except (ValueError, KeyError, TypeError) as error:
-            # One unreadable object must not end the audit, and must not pass it either.
+            # An unreadable object does not end the audit, but the audit is not clean.
             self.faults.append(f"{change.subject} at revision {change.revision}: {error!r}")
 
 
 def find_store(kubeconfig: str | Path) -> Store:
-    """Where this cluster's etcd is.
+    """The address of this cluster's etcd.
 
-    Says the environment variable BALLAST_AUDIT_ETCD ("<url>" or "<url> <prefix>"), else the
+    It is in the environment variable BALLAST_AUDIT_ETCD ("<url>" or "<url> <prefix>"), else in the
     extension `ballast.dev/etcd` ({url, prefix}) of the current context's cluster.
     """
     if text := os.environ.get(ENVIRONMENT):

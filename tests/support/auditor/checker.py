@@ -1,7 +1,7 @@
-"""The judge: changes in, violations out. No I/O and no clock of its own.
+"""The judge: changes in, violations out. It has no I/O and no clock.
 
-`observe` folds one change and judges it; `tick` judges what has lasted too long; `settle` judges
-what must agree at rest. The same history with the same times gives the same violations.
+`observe` applies one change and judges it, `tick` finds states that have lasted too long, and
+`settle` compares figures at rest. The same history with the same times gives the same violations.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ from tests.support.auditor.world import Step, World
 
 
 class Violation(Struct, frozen=True):
-    """An invariant that was broken: by which revision (the last one seen for timed ones), where."""
+    """A violated invariant: where, and at which revision (for timed ones, the last one seen)."""
 
     invariant: str
     revision: int
@@ -30,7 +30,7 @@ class Violation(Struct, frozen=True):
 
 
 class Counts(Struct):
-    """How much was seen. What was there before the observer is not counted."""
+    """Numbers of observed events, without the initial state."""
 
     revisions: int = 0
     pods: int = 0
@@ -48,15 +48,15 @@ class Checker:
         self.limits = limits or Limits()
         self.counts = Counts()
         self.revision = 0
-        #: Observer's clock at the last change that rows and reports must agree after.
+        #: Observer's clock at the last change of rows, pods or published figures.
         self.changed_s = float("-inf")
-        #: Called with every step that is not initial, after it was folded in.
+        #: Called with every step after the initial state, once it is applied.
         self.listeners: list[Callable[[Step], None]] = []
         self._rules = all_rules(self.limits)
         self._has_baseline = False
 
     def observe(self, change: Change) -> list[Violation]:
-        """Fold in one change; what it broke."""
+        """Apply one change; returns the violations that it causes."""
         if change.revision < self.revision and not change.is_initial:
             raise ValueError(f"revision {change.revision} after {self.revision}: not a history")
         found = [] if change.is_initial else self._judge_baseline()
@@ -75,27 +75,27 @@ class Checker:
         return found
 
     def tick(self, now_s: float) -> list[Violation]:
-        """What has been wrong for too long at this time of the observer's clock."""
+        """States that have been wrong for too long at this time of the observer's clock."""
         found = self._judge_baseline()
         for rule in self._rules:
             found += self._told(rule.on_tick(self.world, now_s))
         return found
 
     def settle(self, now_s: float) -> list[Violation]:
-        """What does not agree although nothing has changed for long enough to agree."""
+        """Figures that do not agree although the cluster is at rest."""
         found = self.tick(now_s)
         for rule in self._rules:
             found += self._told(rule.at_rest(self.world))
         return found
 
     def has_true_reports(self) -> bool:
-        """Whether Q2 and Q4 hold now; what is at rest may still wait for its report."""
+        """Whether Q2 and Q4 hold now; at rest, reports may still be due."""
         reports = [rule for rule in self._rules if isinstance(rule, Queues)]
         return not any(True for rule in reports for _ in rule.at_rest(self.world))
 
     def is_settled(self, now_s: float) -> bool:
-        """Whether a longer rest would show nothing more: reports are true, every eviction is
-        explained, and nothing has changed for `Limits.settled_s`; else for `Limits.rest_s`."""
+        """Whether reports are true and nothing has changed for `Limits.rest_s`, or for
+        `Limits.settled_s` if every eviction is explained: waiting longer would show no more."""
         is_explained = not any(r.n_open for r in self._rules if isinstance(r, Evictions))
         enough_s = self.limits.settled_s if is_explained else self.limits.rest_s
         return now_s - self.changed_s >= enough_s and self.has_true_reports()
@@ -137,7 +137,7 @@ class Checker:
 
 
 def _moves_figures(step: Step) -> bool:
-    """Whether what rows hold, or what queues report of it, may be different after this step."""
+    """Whether this step may change what rows hold or what queues report."""
     before, after = step.before, step.after
     if step.change.kind == "GpuNode":
         return _rows(before) != _rows(after)

@@ -1,9 +1,8 @@
-"""Every write of the cluster in its one order: a reader of etcd's JSON gateway.
+"""All writes of the cluster in one order: a reader of etcd's JSON gateway.
 
-The API server's watches are one stream per kind, each with its own delay, so their events can only
-be put into order by waiting. etcd's watch on a prefix has all of them in order of revision, and a
-revision is the resourceVersion that clients see. `stored` turns the
-protobuf in which kube-apiserver keeps its own kinds into JSON.
+The API server has one watch per kind, each with its own delay, so their events have no common
+order. etcd's watch on a prefix has all of them in order of revision, which is the resourceVersion
+that clients see. `stored` converts the protobuf of kube-apiserver's own kinds to JSON.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ RETRY_S: Final = 0.2
 
 
 class HistoryLostError(Exception):
-    """etcd no longer has the revisions that come next: the audit has a hole."""
+    """etcd no longer has the next revisions, so the audit would have a gap."""
 
 
 class _Header(Struct):
@@ -65,14 +64,14 @@ class _Answer(Struct):
 
 @dataclass(slots=True, frozen=True)
 class Store:
-    """Where the API server keeps its objects: etcd's client URL, and its --etcd-prefix."""
+    """The API server's store: etcd's client URL, and the --etcd-prefix."""
 
     url: str
     prefix: str = "/registry"
 
 
 class Reader:
-    """Reads the state once, then every change after it. One reader, one iteration."""
+    """Reads the state once, then every change after it; for a single iteration."""
 
     def __init__(self, store: Store, session: aiohttp.ClientSession) -> None:
         self._store = store
@@ -82,7 +81,7 @@ class Reader:
         self._answers = msgspec.json.Decoder(_Answer)
 
     async def read_state(self) -> list[Change]:
-        """What is there now, as initial changes. `changes` continues right after it."""
+        """The present state, as initial changes. `changes` continues right after it."""
         found: list[Change] = []
         revision = ""
         for folder in FOLDERS:
@@ -98,10 +97,10 @@ class Reader:
         return found
 
     async def changes(self) -> AsyncIterator[Change | str]:
-        """Every change after `read_state`, for ever; a string is a mark (`mark`) that came by.
+        """All changes after `read_state`, without end; a string is the name of a mark (`mark`).
 
-        A broken connection is taken up again at the next revision. Raises HistoryLostError
-        when that has been compacted away.
+        After a broken connection it continues at the next revision. Raises HistoryLostError if that
+        has been compacted.
         """
         while True:
             try:
@@ -119,9 +118,9 @@ class Reader:
             await asyncio.sleep(RETRY_S)
 
     async def mark(self) -> str:
-        """Write a mark; once `changes` yields its name, everything before now has been yielded.
+        """Write a mark; once `changes` yields its name, all earlier writes have been yielded.
 
-        It is a key of no API type under the prefix, so the API server never looks at it.
+        It is a key under the prefix that belongs to no API type, so the API server ignores it.
         """
         name = f"audit-marks/{uuid.uuid4().hex}"
         await self._post("kv/put", {"key": _b64(f"{self._root}{name}".encode()), "value": ""})
@@ -190,7 +189,7 @@ class Reader:
         place = locate(base64.b64decode(kv.key).decode()[len(self._root) :])
         if place is None:
             return None
-        # Custom resources are stored with a newline at the end, which a recording cannot have.
+        # Custom resources are stored with a trailing newline, which would break a recording.
         value = DELETED
         if not is_deleted:
             value = msgspec.Raw(as_json(place[0], base64.b64decode(kv.value)).strip())

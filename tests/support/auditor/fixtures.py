@@ -1,7 +1,7 @@
-"""The fixture under which integration tests run: `audited`.
+"""The fixture `audited`, under which integration tests run.
 
-Plug it in from `tests/conftest.py` with `pytest_plugins = ["tests.support.auditor.fixtures"]`; a
-folder of tests that bind pods asks for it in a fixture of its own with `autouse=True`.
+`tests/conftest.py` loads it with `pytest_plugins = ["tests.support.auditor.fixtures"]`; a folder of
+tests that bind pods requests it in an `autouse` fixture.
 """
 
 from collections.abc import AsyncIterator
@@ -16,15 +16,15 @@ from tests.support.controlplane.ports import LOOPBACK
 
 
 def store_of(api: Api) -> Store:
-    """Where the API server of the fixtures keeps its objects."""
+    """The etcd of the fixtures' API server."""
     return Store(f"http://{LOOPBACK}:{api.control_plane.ports.etcd_client}")
 
 
 @pytest_asyncio.fixture
 async def audited(api: Api, request: pytest.FixtureRequest) -> AsyncIterator[Auditor]:
-    """An audit of the whole test; the test fails when the verdict is not clean.
+    """An audit of the whole test; the test fails if the verdict is not clean.
 
-    A test that binds nothing on purpose says `@pytest.mark.binds_nothing`.
+    A test that binds nothing on purpose has the mark `@pytest.mark.binds_nothing`.
     """
     needs_binds = request.node.get_closest_marker("binds_nothing") is None
     async with Auditor(store_of(api), needs_binds=needs_binds) as auditor:
@@ -35,5 +35,5 @@ async def audited(api: Api, request: pytest.FixtureRequest) -> AsyncIterator[Aud
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the mark."""
     config.addinivalue_line("markers", "binds_nothing: the audit of this test needs no bind")

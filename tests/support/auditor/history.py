@@ -1,7 +1,7 @@
 """One change of one object at one revision, and recordings of such changes.
 
-A history is what etcd holds: every write of every object in one order. A recording is a file of
-JSON lines, one change each, so that a history seen once can be judged again (`replay`).
+A history has all writes of all objects in one order. A recording is a file of JSON lines, one
+change each, from which a history can be judged again (`replay`).
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 import msgspec
 from msgspec import Struct
 
-#: Below the API server's prefix, the folders of the objects that are followed, and their kind.
+#: Folder of the followed objects, below the API server's prefix -> kind.
 FOLDERS: Final = {
     "pods": "Pod",
     "minions": "Node",
@@ -25,15 +25,15 @@ FOLDERS: Final = {
 NAMESPACED: Final = frozenset({"Pod", "Event", "GpuPodGroup"})
 
 
-#: The value of an object that was deleted.
+#: The value of a deleted object.
 DELETED: Final = msgspec.Raw(b"null")
 
 
 class Change(Struct, frozen=True, gc=False):
-    """`value` is the object's stored JSON, `DELETED` when it was deleted at this revision.
+    """`value` is the object's stored JSON, `DELETED` if it was deleted at this revision.
 
-    `seen_s` is the observer's monotonic clock. `is_initial`: the object was there before the
-    observer came, so only the state it leads to can be judged, not how it came about.
+    `seen_s` is the observer's monotonic clock. `is_initial`: the object existed when the audit
+    began, so only its state can be judged, not how it arose.
     """
 
     revision: int
@@ -46,12 +46,12 @@ class Change(Struct, frozen=True, gc=False):
 
     @property
     def is_deletion(self) -> bool:
-        """Whether the object is gone from this revision on."""
+        """Whether the object was deleted at this revision."""
         return bytes(self.value) == b"null"
 
     @property
     def subject(self) -> str:
-        """`Kind namespace/name`, for people."""
+        """`Kind namespace/name`, for messages."""
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
 
@@ -72,7 +72,7 @@ def locate(key: str) -> tuple[str, str, str] | None:
 
 
 class Recording:
-    """Appends changes to a file. Close it when done."""
+    """Appends changes to a file; the caller closes it."""
 
     def __init__(self, path: Path) -> None:
         self._file: IO[bytes] = path.open("wb")
@@ -95,5 +95,5 @@ def replay(path: Path) -> Iterator[Change]:
 
 
 def to_raw(value: Any) -> msgspec.Raw:
-    """The stored form of a plain object, for histories made by hand."""
+    """The stored form of a plain object, for histories that tests write."""
     return msgspec.Raw(msgspec.json.encode(value))

@@ -1,7 +1,7 @@
-"""What the auditor sees of each object: the few fields that the invariants speak of.
+"""The auditor's projection of each object: the fields that the invariants need.
 
-Written from the documented format of the objects, with its own reading of GPU requests: a
-misreading in `extender` must show as a disagreement here, so its functions are not used.
+It follows the documented format of the objects and parses GPU requests itself. It does not use
+functions of `extender`, so that an error there shows as a disagreement.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ GROUP_LABELS: Final = (
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io",
 )
-#: Reasons of the condition DisruptionTarget that mean: the pod was asked to leave.
+#: Reasons of the condition DisruptionTarget that mark an eviction.
 EVICTED: Final = ("EvictionByEvictionAPI", "PreemptionByScheduler")
 SCALE: Final = {
     "": Decimal(1),
@@ -48,7 +48,7 @@ UNREADABLE: Final = Asked(0, 0, 0)
 
 
 class Share(Struct, frozen=True, gc=False, order=True):
-    """What is held of one card, as a row or a cards annotation says it."""
+    """A share of one card, from a row or a cards annotation."""
 
     index: int
     milli: int
@@ -56,10 +56,10 @@ class Share(Struct, frozen=True, gc=False, order=True):
 
 
 class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
-    """A pod. `asked` None: it has no GPUs, or not ours; `cards` None: no readable annotation.
+    """A pod. `asked` None: it has no GPUs, or none of Ballast's; `cards` None: no valid annotation.
 
-    `eviction`: by what it is marked for eviction, whether it was told to leave or not;
-    `left_after_s`: how long after the mark it was told to leave, 0 where that is not known.
+    `eviction`: the reason of its eviction mark, before or after its deletion; `left_after_s`:
+    seconds from the mark to the deletion, 0 if unknown.
     """
 
     uid: str
@@ -100,7 +100,7 @@ class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RowSeen(Struct, frozen=True, gc=False, kw_only=True):
-    """A ledger row. `keeps_for`: it keeps a place for what this owner makes of a moved pod."""
+    """A ledger row. `keeps_for`: the owner of the moved pod for whose successor it holds cards."""
 
     uid: str
     key: str
@@ -152,7 +152,7 @@ class PoolSeen(Struct, frozen=True, gc=False):
 
 
 class EventSeen(Struct, frozen=True, gc=False):
-    """An event about a pod: why something was done to it."""
+    """An event about a pod, with its reason."""
 
     uid: str
     reason: str
@@ -162,9 +162,9 @@ Seen = PodSeen | LedgerSeen | NodeSeen | GroupSeen | QueueSeen | PoolSeen | Even
 
 
 def see(kind: str, value: msgspec.Raw) -> Seen | None:
-    """The projection of a stored object; None for one that says nothing to us.
+    """The projection of a stored object; None for objects that no invariant needs.
 
-    Raises ValueError when the object is not JSON or lacks what every object has.
+    Raises ValueError if the object is not JSON or lacks metadata.
     """
     return READERS[kind](msgspec.json.decode(bytes(value)))
 
@@ -209,7 +209,7 @@ def _pod(obj: Any) -> PodSeen:
 
 
 def _left_after_s(meta: Any, mark: Any) -> int:
-    """Seconds from the mark to the deletion; the API server's clock has written both."""
+    """Seconds from the mark to the deletion, both by the API server's clock."""
     ends, marked = meta.get("deletionTimestamp"), mark.get("lastTransitionTime")
     if ends is None or marked is None:
         return 0
@@ -219,8 +219,8 @@ def _left_after_s(meta: Any, mark: Any) -> int:
 
 
 def _is_ours(labels: Mapping[str, str], spec: Any) -> bool:
-    """Whether Ballast answers for the pod's cards: all GPU pods but those of no project of ours,
-    which our webhook leaves to the cluster's own scheduler.
+    """Whether Ballast manages the pod's cards: not if it belongs to no project, since the webhook
+    leaves such pods to the cluster's own scheduler.
     """
     return (
         names.LABEL_PROJECT in labels
@@ -230,7 +230,7 @@ def _is_ours(labels: Mapping[str, str], spec: Any) -> bool:
 
 
 def _asked(notes: Mapping[str, str], spec: Any) -> Asked | None:
-    """What the pod asks for; `UNREADABLE`, which no row equals, where that makes no sense."""
+    """The pod's request; `UNREADABLE`, which equals no row, if it is invalid."""
     try:
         return _read_asked(notes, spec)
     except (ValueError, ArithmeticError, KeyError):
@@ -253,7 +253,7 @@ def _read_asked(notes: Mapping[str, str], spec: Any) -> Asked | None:
 
 
 def _note(notes: Mapping[str, str], key: str) -> str:
-    """The annotation, with our prefix or without."""
+    """The annotation, with or without our prefix."""
     return notes.get(f"ballast.dev/{key}") or notes.get(key, "")
 
 
@@ -281,7 +281,7 @@ def quantity(value: int | str) -> int:
 
 
 def parse_cards(text: str) -> tuple[Share, ...] | None:
-    """The shares of a cards annotation, in order of index; None when it is not one."""
+    """The shares of a cards annotation, in order of index; None if it is invalid."""
     shares = []
     for part in text.split(","):
         numbers = part.split(":")
@@ -292,7 +292,7 @@ def parse_cards(text: str) -> tuple[Share, ...] | None:
 
 
 def _gpus(text: object) -> int:
-    """Milli-GPU of a number of GPUs; what is not a number counts as none."""
+    """Milli-GPU of a number of GPUs; 0 if it is not a number."""
     try:
         return int(Decimal(str(text)) * MILLI)
     except InvalidOperation:

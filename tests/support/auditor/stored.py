@@ -1,8 +1,8 @@
 """Objects as kube-apiserver stores them by default, in protobuf, as the JSON that clients see.
 
 Only the fields that `sight` reads are declared, with the numbers of `generated.proto` in
-k8s.io/api/core/v1 and k8s.io/apimachinery (1.36); protobuf passes over the others. Custom
-resources are stored as JSON and come here unchanged.
+k8s.io/api/core/v1 and k8s.io/apimachinery (1.36); protobuf skips the others. Custom resources are
+stored as JSON and returned unchanged.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-#: What stands before a stored protobuf object: `k8s`, a zero byte, then a `runtime.Unknown`.
+#: Prefix of a stored protobuf object: `k8s` and a zero byte; a `runtime.Unknown` follows.
 MAGIC: Final = b"k8s\x00"
 
 _FieldProto = descriptor_pb2.FieldDescriptorProto
@@ -81,7 +81,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
 def as_json(kind: str, stored: bytes) -> bytes:
     """The stored object of this kind as JSON.
 
-    Raises ValueError when it is protobuf of a kind that is not declared here, or broken.
+    Raises ValueError if it is invalid, or protobuf of a kind that is not declared here.
     """
     if not stored.startswith(MAGIC):
         return stored
@@ -97,7 +97,7 @@ def as_json(kind: str, stored: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A message as JSON values; only fields that were stored appear."""
+    """A message as JSON values, with only the stored fields."""
     if not isinstance(value, Message):
         return value
     name = value.DESCRIPTOR.name

@@ -1,8 +1,8 @@
-"""An integral of what rows held, second by second, from etcd's revisions alone.
+"""GPU-seconds that rows held, computed from etcd's revisions alone.
 
-It uses nothing of `extender.usage`: an error there must show as a difference here. A row holds from
-its `reservedAt` to the `changedAt` of the revision that has it no more. What was there before the
-audit began is not counted.
+It does not use `extender.usage`, so that an error there shows as a difference. A row holds cards
+from its `reservedAt` to the `changedAt` of the revision that removes it. Rows from before the audit
+are not counted.
 """
 
 from collections import Counter, defaultdict
@@ -33,7 +33,7 @@ class _Held(Struct):
 
 
 class UsageIntegral:
-    """Give `observe` to a checker's listeners."""
+    """Sums up held GPU-seconds; its `observe` is a listener for a checker."""
 
     def __init__(self) -> None:
         self.n_ended = 0
@@ -42,7 +42,7 @@ class UsageIntegral:
         self._all: list[_Held] = []
 
     def observe(self, step: Step) -> None:
-        """Fold in one revision."""
+        """Apply one revision."""
         change = step.change
         if change.is_deletion:
             return
@@ -53,7 +53,7 @@ class UsageIntegral:
             self._take(change.name, msgspec.json.decode(bytes(change.value)))
 
     def held(self, until: Mapping[str, int]) -> "Counter[Slot]":
-        """Milli-GPU-seconds of each project, up to its second in `until`."""
+        """Milli-GPU-seconds by slot; `until` has the last second that counts, by project."""
         sums: Counter[Slot] = Counter()
         for each in self._all:
             for second in self._seconds(each, until):
@@ -64,7 +64,7 @@ class UsageIntegral:
         return sums
 
     def over_quota(self, project: str, quota_milli: int, until: int) -> int:
-        """Milli-GPU-seconds that the project held above a quota that never changed, in one pool."""
+        """Milli-GPU-seconds that the project held above a constant quota, in one pool."""
         levels: Counter[int] = Counter()
         for each in self._all:
             if each.project == project:

@@ -1,15 +1,15 @@
-"""What an audit came to, for people and for exit codes."""
+"""The result of an audit, for messages and exit codes."""
 
 from msgspec import Struct, field
 
 from tests.support.auditor.checker import Counts, Violation
 
-#: Violations shown in full; the rest are counted.
+#: The most violations that are shown; further ones are counted.
 SHOWN = 20
 
 
 class Verdict(Struct):
-    """`faults` are failures of the audit itself (history lost, unreadable objects)."""
+    """The result; `faults` are failures of the audit itself (lost history, unreadable objects)."""
 
     counts: Counts
     violations: list[Violation]
@@ -20,12 +20,12 @@ class Verdict(Struct):
 
     @property
     def is_clean(self) -> bool:
-        """Nothing violated, nothing missed, and (where needed) at least one bind judged."""
+        """Whether nothing was violated or missed and, if needed, at least one bind was judged."""
         return not self.violations and not self.faults and not self.saw_too_little
 
     @property
     def saw_too_little(self) -> bool:
-        """Whether no bind was seen although one is needed: such an audit proves nothing."""
+        """Whether a bind is needed and none was seen, so that the audit proves nothing."""
         return self.needs_binds and self.counts.binds == 0
 
     def invariants(self) -> set[str]:

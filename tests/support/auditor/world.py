@@ -1,6 +1,6 @@
-"""The state that a history leads to: a fold over changes, with the look-ups that rules need.
+"""The state of the cluster after a history, with the look-ups that rules need.
 
-`World.apply` is the only way in. It judges nothing.
+Only `World.apply` changes it. It judges nothing.
 """
 
 from collections import defaultdict
@@ -26,13 +26,13 @@ from tests.support.auditor.sight import (
 
 T = TypeVar("T", NodeSeen, GroupSeen, QueueSeen, PoolSeen)
 
-#: Row states that take room on a card. `nominated` rows hold a place that is still being left.
+#: States of rows that occupy a card; the cards of `nominated` rows may still have victims.
 HOLDING = ("reserved", "bound")
 
 
 @dataclass(slots=True, frozen=True)
 class Step:
-    """One change, with what the object was and is (None: it is not there)."""
+    """One change, with the object before and after it (None: it does not exist)."""
 
     change: Change
     before: Seen | None
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(slots=True)
 class Since:
-    """A figure, what it was before, and when (observer's clock) it became what it is."""
+    """A figure, its previous value, and when (observer's clock) it changed."""
 
     now: int
     before: int
@@ -54,7 +54,7 @@ class Since:
 
 @dataclass(slots=True)
 class World:
-    """Everything followed, by name, as of the last revision applied."""
+    """All followed objects by name, as of the last applied revision."""
 
     pods: dict[str, PodSeen] = field(default_factory=dict)
     pods_by_uid: dict[str, PodSeen] = field(default_factory=dict)
@@ -65,16 +65,16 @@ class World:
     projects: dict[str, QueueSeen] = field(default_factory=dict)
     departments: dict[str, QueueSeen] = field(default_factory=dict)
     pools: dict[str, PoolSeen] = field(default_factory=dict)
-    #: uid of a pod -> nodes with a row of it
+    #: UID of a pod -> nodes with a row of the pod
     row_nodes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     #: (queue kind, queue, pool) -> quota in milli
     quotas: dict[tuple[str, str, str], Since] = field(default_factory=dict)
-    #: (node, card index) -> since when (observer's clock) it is unhealthy
+    #: (node, card index) -> when (observer's clock) the card became unhealthy
     sick_since: dict[tuple[str, int], float] = field(default_factory=dict)
     cordoned_since: dict[str, float] = field(default_factory=dict)
 
     def apply(self, change: Change) -> Step:
-        """Fold one change in and say what it changed."""
+        """Apply one change and return it as a step."""
         after = None if change.is_deletion else see(change.kind, change.value)
         key = f"{change.namespace}/{change.name}"
         before: Seen | None = None
@@ -104,11 +104,11 @@ class World:
     # -- look-ups ----------------------------------------------------------------------------
 
     def holds(self, row: RowSeen) -> bool:
-        """Whether the row takes room: reserved or bound, and its pod lives."""
+        """Whether the row occupies its cards: it is reserved or bound, and its pod is live."""
         return row.state in HOLDING and self.is_live(row.uid)
 
     def is_live(self, uid: str) -> bool:
-        """Whether the pod exists and has not ended. A terminating pod lives: it may still run."""
+        """Whether the pod exists and has not ended; a terminating pod is live."""
         pod = self.pods_by_uid.get(uid)
         return pod is not None and not pod.has_ended
 
@@ -122,7 +122,7 @@ class World:
         ]
 
     def live_rows(self, *, with_nominated: bool = False) -> Iterator[tuple[str, RowSeen]]:
-        """(node, row) of every row that takes room, or of all rows of live pods. O(rows)."""
+        """(node, row) of all rows that `holds`, or of all rows of live pods. O(rows)."""
         for name, ledger in self.ledgers.items():
             for row in ledger.rows:
                 if self.holds(row) or (with_nominated and self.is_live(row.uid)):
@@ -147,14 +147,14 @@ class World:
         return seen.department if seen else ""
 
     def quota(self, kind: str, queue: str, pool: str) -> Since:
-        """The quota of a GpuProject or GpuDepartment; none stated is none."""
+        """The quota of a GpuProject or GpuDepartment; 0 if it states none."""
         return self.quotas.get((kind, queue, pool)) or Since(0, 0, float("-inf"))
 
     def group_pods(self, key: str) -> list[PodSeen]:
         """The existing pods of a group `namespace/name`."""
         return [self.pods[member] for member in sorted(self.members.get(key, ()))]
 
-    # -- folding -----------------------------------------------------------------------------
+    # -- applying changes --------------------------------------------------------------------
 
     def _put_pod(self, key: str, before: PodSeen | None, after: Seen | None) -> None:
         if before is not None:
@@ -201,15 +201,15 @@ class World:
             key, now = (kind, change.name, pool), quota.get(pool, 0)
             old = self.quotas.get(key)
             if old is None:
-                # A queue that is new had no quota before, and no usage that could exceed it.
+                # A new queue had no quota before, and no allocation that could exceed it.
                 self.quotas[key] = Since(now, now, change.seen_s)
             elif old.now != now:
                 self.quotas[key] = Since(now, old.now, change.seen_s)
 
 
 def _ended_for_good(before: PodSeen | None, after: Seen | None) -> Seen | None:
-    """A pod that has ended never runs again. kwok, which writes a status for the pod that it last
-    saw, may say so for a moment where the pod was deleted as it started."""
+    """The pod with its old phase if it had ended: such a pod never runs again. For a moment kwok
+    may report otherwise, if the pod was deleted as it started."""
     if before is None or not isinstance(after, PodSeen) or after.uid != before.uid:
         return after
     return replace(after, phase=before.phase) if before.has_ended else after

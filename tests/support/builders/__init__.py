@@ -1,7 +1,7 @@
-"""Objects as the API server would send them, in few words: `pod("a").needs(500).gang("g", 4)`.
+"""Builders for objects as the API server sends them: `pod("a").needs(500).gang("g", 4)`.
 
-Every builder ends with `build()`. Names are given; UIDs, versions and times have defaults that
-depend on the name alone, so that two builds of one description are equal.
+`build()` returns the object. Default UIDs, versions and times depend on the name alone, so the same
+description always builds equal objects.
 """
 
 from tests.support.builders.ledger import GpuNodeBuilder as GpuNodeBuilder

@@ -1,4 +1,4 @@
-"""A node's ledger, and its rows."""
+"""GpuNodes and their rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def part(index: int, milli: int, *, of_mib: int = CARD_MIB) -> list[CardShare]:
 
 
 class GpuNodeBuilder(Builder):
-    """A ledger without cards and rows."""
+    """A GpuNode without cards and rows."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -63,7 +63,7 @@ class GpuNodeBuilder(Builder):
         return self
 
     def foreign(self, name: str, gpus: int) -> Self:
-        """Cards that a pod without a row holds, as the controller wrote it."""
+        """Adds cards that a pod without a row holds, as the controller writes them."""
         hold = ForeignHold(uid=f"uid-{name}", namespace="elsewhere", name=name, gpus=gpus)
         self._foreign.append(hold)
         return self
@@ -74,7 +74,7 @@ class GpuNodeBuilder(Builder):
 
 
 def gpu_node(name: str, cards: int = 0) -> GpuNodeBuilder:
-    """A node's ledger."""
+    """The GpuNode of a node."""
     return GpuNodeBuilder(name).cards(cards)
 
 
@@ -103,7 +103,7 @@ def row(
 def kept_row(
     held_by: Pod, cards: Sequence[CardShare], *, cpu_milli: int = 0, epoch: int = 1
 ) -> Row:
-    """The row that keeps a place for the successor of a pod that is moved."""
+    """The nominated row for the successor of a moved pod."""
     owner = held_by.metadata.controller
     assert owner is not None
     move = MoveHold(owner=owner.uid, cpu_milli=cpu_milli)

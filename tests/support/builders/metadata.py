@@ -1,4 +1,4 @@
-"""What all objects have: metadata."""
+"""The base of all builders: metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def at_s(seconds: int) -> datetime:
 
 
 class Builder:
-    """What all objects have: metadata."""
+    """Base of all builders: metadata."""
 
     def __init__(self, name: str, namespace: str = "") -> None:
         self._meta = ObjectMeta(

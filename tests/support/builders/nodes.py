@@ -29,7 +29,7 @@ from extender.api.objects import (
 )
 from tests.support.builders.metadata import Builder
 
-#: The memory of a card where a test does not say, in MiB.
+#: Default memory of a card in MiB.
 CARD_MIB = 16_000
 
 
@@ -47,12 +47,12 @@ class NodeBuilder(Builder):
         return self
 
     def gpus(self, count: int, mib: int = CARD_MIB, model: str = "") -> Self:
-        """Cards as GPU feature discovery labels them."""
+        """Adds cards, with the labels of GPU feature discovery."""
         self.labels({names.LABEL_GPU_COUNT: str(count), names.LABEL_GPU_MEMORY: str(mib)})
         return self.labels({names.LABEL_GPU_MODEL: model}) if model else self
 
     def instances(self, resource: str, count: int) -> Self:
-        """MIG instances of one profile, as the device plugin counts them."""
+        """Adds MIG instances of one profile, as the device plugin counts them."""
         self._resources[resource] = count
         return self.labels({names.LABEL_MIG_STRATEGY: "mixed"})
 
@@ -95,7 +95,7 @@ class PoolBuilder(Builder):
         return self
 
     def remembers(self, half_life_s: int, weight_percent: int = 100) -> Self:
-        """What was used in the past bends weights."""
+        """Enables time-based fair share."""
         rule = TimeBasedFairShare(weight_percent=weight_percent, half_life_seconds=half_life_s)
         self._spec = replace(self._spec, time_based_fair_share=rule)
         return self
@@ -123,6 +123,6 @@ def pool(name: str, **selector: str) -> PoolBuilder:
 
 
 def topology(name: str, *levels: str) -> GpuTopology:
-    """A topology by the labels of its levels, the widest first."""
+    """A topology with these node labels as levels, the widest first."""
     spec = GpuTopologySpec(levels=[TopologyLevel(node_label=label) for label in levels])
     return GpuTopology(metadata=ObjectMeta(name=name, uid=f"uid-topology-{name}"), spec=spec)

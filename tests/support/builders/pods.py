@@ -1,4 +1,4 @@
-"""Pods, and the groups that they are of."""
+"""Pods and pod groups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ JOB = OwnerReference(api_version="batch/v1", kind="Job", name="job", uid="uid-jo
 
 
 class PodBuilder(Builder):
-    """A pod of namespace `team-a`, held by our gate, owned by a controller, asking for nothing."""
+    """A gated pod of namespace `team-a` with a controller and without requests."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "team-a")
@@ -60,7 +60,7 @@ class PodBuilder(Builder):
         return self
 
     def needs(self, milli: int, *, devices: int = 1) -> Self:
-        """A fraction of each of `devices` cards, or with a multiple of 1000 whole cards."""
+        """Requests a fraction of each of `devices` cards; a multiple of 1000: whole cards."""
         if milli % MILLI_PER_GPU == 0:
             self._requests[names.NVIDIA_GPU] = milli // MILLI_PER_GPU * devices
         else:
@@ -71,14 +71,14 @@ class PodBuilder(Builder):
         return self
 
     def claims(self, n_cards: int) -> Self:
-        """Whole cards by a ResourceClaim, as the webhook leaves such a pod."""
+        """Requests whole cards by a ResourceClaim; the pod is as after admission."""
         claim = PodResourceClaim(name="gpus", resource_claim_template_name="gpus")
         self._spec = replace(self._spec, resource_claims=[claim])
         self._requests[names.GPU_MILLI] = MILLI_PER_GPU * n_cards
         return self
 
     def claims_mib(self, mib: int) -> Self:
-        """A share of one card by a ResourceClaim, as the webhook leaves such a pod."""
+        """Requests a share of a card by a ResourceClaim; the pod is as after admission."""
         self.claims(1).needs_mib(mib)
         return self.notes({names.ANNOTATION_MEMORY_BY: names.BY_CLAIM})
 
@@ -94,7 +94,7 @@ class PodBuilder(Builder):
         return self
 
     def instances(self, resource: str, count: int) -> Self:
-        """MIG instances of one profile."""
+        """Requests MIG instances of one profile."""
         self._requests[resource] = count
         return self
 
@@ -105,7 +105,7 @@ class PodBuilder(Builder):
         return self.labels({names.LABEL_SUB_GROUP: name})
 
     def beside(self, topology_key: str, **labels: str) -> Self:
-        """Must run in a domain with pods that have these labels."""
+        """Requires affinity to pods with these labels."""
         affinity = self._spec.affinity or Affinity()
         self._spec = replace(
             self._spec, affinity=replace(affinity, pod_affinity=_to_pods(topology_key, labels))
@@ -113,7 +113,7 @@ class PodBuilder(Builder):
         return self
 
     def apart(self, topology_key: str, **labels: str) -> Self:
-        """Must not run in a domain with pods that have these labels."""
+        """Requires anti-affinity to pods with these labels."""
         affinity = self._spec.affinity or Affinity()
         self._spec = replace(
             self._spec,
@@ -129,7 +129,7 @@ class PodBuilder(Builder):
         return self.labels({names.LABEL_PROJECT: name})
 
     def kind(self, kind: str) -> Self:
-        """A kind of workload and the priority class that goes with it."""
+        """Sets the workload kind and its priority class."""
         priority_class = names.CLASS_OF_KIND[kind]
         self.labels({names.LABEL_WORKLOAD_KIND: kind})
         return self.priority(names.PRIORITY_CLASSES[priority_class])
@@ -157,33 +157,33 @@ class PodBuilder(Builder):
         return self
 
     def scheduler(self, name: str) -> Self:
-        """Waits for this scheduler, and not at our gate."""
+        """Sets another scheduler and removes the gate."""
         self._spec = replace(self._spec, scheduler_name=name, scheduling_gates=None)
         return self
 
     def direct(self) -> Self:
-        """Without our gate, and not planned."""
+        """Removes the gate, without a plan."""
         self._spec = replace(self._spec, scheduling_gates=None)
         return self
 
     def released(self, node: str, epoch: int = 1) -> Self:
-        """As the controller leaves it after the gate has fallen."""
+        """As after the controller has removed the gate."""
         return self.direct().notes({names.ANNOTATION_PLAN: f"{epoch} {node}"})
 
     def bound(self, node: str, *, started: int = 0) -> Self:
-        """As our Binding leaves it: with its cards, if it asks for any."""
+        """As after our Binding: on the node, with the cards that it requests."""
         self._spec = replace(self._spec, scheduling_gates=None, node_name=node)
         if started:
             self._status = replace(self._status, phase="Running", start_time=at_s(started))
         return self
 
     def unledgered(self) -> Self:
-        """Bound by something else: no Binding of ours gave it cards."""
+        """As bound by another scheduler: without a cards annotation."""
         self._has_cards = False
         return self
 
     def mirror(self) -> Self:
-        """As kubelet shows a pod that it made itself."""
+        """As the mirror pod of a static pod."""
         return self.notes({names.ANNOTATION_MIRROR: "hash"})
 
     def ended(self, phase: Literal["Succeeded", "Failed"] = "Succeeded") -> Self:
@@ -191,12 +191,12 @@ class PodBuilder(Builder):
         return self
 
     def grace(self, seconds: int) -> Self:
-        """Asks for so long to end."""
+        """Sets the termination grace period."""
         self._spec = replace(self._spec, termination_grace_period_seconds=seconds)
         return self
 
     def restarts(self, policy: RestartPolicy) -> Self:
-        """What kubelet does when a container of it has ended."""
+        """Sets the restart policy."""
         self._spec = replace(self._spec, restart_policy=policy)
         return self
 
@@ -205,18 +205,18 @@ class PodBuilder(Builder):
         return self
 
     def told(self, reason: str) -> Self:
-        """Carries our condition, which says that it waits and why."""
+        """Adds our condition that the pod is not placed, with this reason."""
         placed = Condition(type=names.CONDITION_PLACED, status="False", reason=reason)
         self._status = replace(self._status, conditions=[placed])
         return self
 
     def bare(self) -> Self:
-        """Owned by no controller."""
+        """Removes the owner."""
         self._owners = []
         return self
 
     def made_by(self, owner: str) -> Self:
-        """Owned by the controller of this UID."""
+        """Sets the UID of the controller."""
         self._owners = [replace(JOB, uid=owner)]
         return self
 
@@ -270,12 +270,12 @@ class PodGroupBuilder(Builder):
         return self
 
     def needs_groups(self, count: int) -> Self:
-        """Sub-groups of the first level that must have their minimum."""
+        """Sets `minSubGroup`."""
         self._spec = replace(self._spec, min_sub_group=count)
         return self
 
     def sub_group(self, name: str, min_member: int = 1, **more: Any) -> Self:
-        """A sub-group; more: parent, min_sub_group, topology_constraint."""
+        """Adds a sub-group; `more`: parent, min_sub_group, topology_constraint."""
         added = SubGroup(name=name, min_member=min_member, **more)
         self._spec = replace(self._spec, sub_groups=[*self._spec.sub_groups, added])
         return self
@@ -298,7 +298,7 @@ class PodGroupBuilder(Builder):
         return self
 
     def made_for(self, *owners: str) -> Self:
-        """As the controller makes a group for pods of the controllers with these UIDs."""
+        """As the controller creates a group for pods whose controllers have these UIDs."""
         self.labels({names.LABEL_MANAGED_BY: names.CONTROLLER_NAME})
         self.notes({names.ANNOTATION_MIN_MEMBER: str(self._spec.min_member)})
         references = [replace(JOB, uid=owner) for owner in owners]
@@ -306,7 +306,7 @@ class PodGroupBuilder(Builder):
         return self
 
     def told_stale(self, since: str) -> Self:
-        """As an earlier leader has left its status."""
+        """With the condition `Stale` that an earlier leader wrote."""
         stale = Condition(type="Stale", status="True", last_transition_time=since)
         self._status = GpuPodGroupStatus(conditions=[stale])
         return self

@@ -28,7 +28,7 @@ NOT_COUNTED = HostFigures()
 
 
 class QueueBuilder(Builder):
-    """Figures per node pool, for departments and projects."""
+    """Quotas, limits and weights per node pool, of a department or project."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -64,7 +64,7 @@ class DepartmentBuilder(QueueBuilder):
 
 
 class ProjectBuilder(QueueBuilder):
-    """A project of department `science` that has the namespace of its own name."""
+    """A project of department `science` with the namespace of its own name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -83,7 +83,7 @@ class ProjectBuilder(QueueBuilder):
         return self
 
     def places(self, kind: WorkloadKind, **on: str) -> Self:
-        """Work of this kind must use nodes with these labels."""
+        """Pods of this workload kind must run on nodes with these labels."""
         selectors = [*self._spec.node_affinity, KindSelector(workload_kind=kind, match_labels=on)]
         self._spec = replace(self._spec, node_affinity=selectors)
         return self

@@ -1,7 +1,7 @@
 """The real control plane that tests and the demo run on.
 
 `ControlPlane` starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as
-processes on loopback. `python -m tests.support.controlplane up` does the same by hand.
+processes on loopback, and so does `python -m tests.support.controlplane up`.
 """
 
 from tests.support.controlplane.cluster import ControlPlane

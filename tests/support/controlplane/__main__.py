@@ -1,4 +1,4 @@
-"""`python -m tests.support.controlplane up | build | env`: the control plane by hand."""
+"""`python -m tests.support.controlplane up | build | env`: runs or builds a control plane."""
 
 import shlex
 import signal
@@ -19,7 +19,7 @@ CRDS = Path(__file__).resolve().parents[3] / "manifests" / "base" / "crds"
 
 @click.group()
 def main() -> None:
-    """Run a real control plane on loopback, or only make its programs."""
+    """Run a real control plane on loopback, or only build its programs."""
 
 
 @main.command()
@@ -35,7 +35,7 @@ def main() -> None:
 def up(
     nodes: int, gpus: int, scheduler_config: Path | None, extender_url: str, *, keep: bool
 ) -> None:
-    """Start everything, print the KUBECONFIG line, and stay until Ctrl-C."""
+    """Start all components, print the KUBECONFIG line, and run until Ctrl-C."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -61,7 +61,7 @@ def up(
 @main.command()
 @click.option("--others", is_flag=True, help="Those of other Kubernetes releases instead.")
 def build(*, others: bool) -> None:
-    """Make the programs that are missing, and say where all of them are."""
+    """Build missing programs, and print the paths of all."""
     made = map(build_other_binaries, OTHER_RELEASES) if others else (find_binaries(),)
     for programs in made:
         for folder in sorted({path.parent for path in programs.values()}):

@@ -1,6 +1,6 @@
-"""A few blocking requests as cluster administrator, for the control plane's own set-up.
+"""Blocking requests as cluster administrator, for the set-up of the control plane.
 
-Tests use `extender.kube` or kubectl; this exists so that the set-up depends on neither.
+Tests use `extender.kube` or kubectl; the set-up depends on neither.
 """
 
 import http.client
@@ -13,10 +13,10 @@ from typing import Any
 
 from tests.support.controlplane.ports import LOOPBACK
 
-#: Listing 5,000 nodes while they all report in takes 10 s on two busy cores.
+#: Deadline of a request: listing 5,000 nodes while they become ready takes 10 s on two busy cores.
 TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 5.0
-#: Connections that create objects side by side; more than two cores gain nothing.
+#: Parallel connections that create objects; more do not help on two cores.
 N_WRITERS = 4
 JSON = {"Content-Type": "application/json"}
 
@@ -30,7 +30,7 @@ class ApiRefusedError(Exception):
 
 
 class AdminApi:
-    """Requests as administrator; each has its own connection, so that restarts do not matter."""
+    """Requests as administrator; each has its own connection, so they survive restarts."""
 
     def __init__(self, port: int, authority: Path, certificate: Path, key: Path) -> None:
         self._port = port
@@ -38,11 +38,11 @@ class AdminApi:
         self._tls.load_cert_chain(str(certificate), str(key))
 
     def is_ready(self) -> bool:
-        """Whether /readyz says ok (all start-up hooks are done)."""
+        """Whether /readyz answers ok, that is, all start-up hooks have finished."""
         return not self.why_unready()
 
     def why_unready(self) -> str:
-        """The checks of /readyz that fail, or that it has no answer; empty if it says ok."""
+        """The failing checks of /readyz, or that it does not answer; empty if it is ok."""
         try:
             status, content = self._send("GET", "/readyz?verbose", timeout_s=PROBE_TIMEOUT_S)
         except (OSError, http.client.HTTPException) as error:
@@ -52,7 +52,7 @@ class AdminApi:
         return "" if status == 200 else f"{status}: {'; '.join(failed)}"
 
     def get(self, path: str) -> Any:
-        """The decoded object or list at `path`; ApiRefusedError for an error status."""
+        """The decoded object or list at `path`; raises ApiRefusedError for an error status."""
         return self._decoded("GET", path, None)
 
     def has(self, path: str) -> bool:
@@ -60,17 +60,17 @@ class AdminApi:
         return self._send("GET", path)[0] == 200
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """Create; ApiRefusedError (409) when it exists."""
+        """Create an object; raises ApiRefusedError (409) if it exists."""
         return self._decoded("POST", path, body)
 
     def delete(self, path: str) -> None:
-        """Delete the object at `path`, and what it owns after it; one that is gone is fine."""
+        """Delete the object at `path`, and then what it owns; it need not exist."""
         status, content = self._send("DELETE", path, {"propagationPolicy": "Background"})
         if status >= 300 and status != 404:
             raise ApiRefusedError(f"DELETE {path}", status, content)
 
     def ensure(self, path: str, body: Mapping[str, object]) -> None:
-        """Create unless it exists already."""
+        """Create an object unless it exists."""
         try:
             self.post(path, body)
         except ApiRefusedError as refusal:
@@ -78,7 +78,7 @@ class AdminApi:
                 raise
 
     def post_all(self, path: str, bodies: Sequence[Mapping[str, object]]) -> None:
-        """Create many objects over a few kept connections; the first refusal is raised."""
+        """Create many objects over a few connections; raises the first refusal."""
         with ThreadPoolExecutor(N_WRITERS) as writers:
             parts = [bodies[start::N_WRITERS] for start in range(N_WRITERS)]
             for done in [writers.submit(self._post_part, path, part) for part in parts]:

@@ -1,4 +1,4 @@
-"""APIs that the API server hands on to a server of a test, on loopback."""
+"""APIs that the API server forwards to a test's server on loopback."""
 
 import base64
 import json
@@ -13,8 +13,8 @@ _KNOWN_S: Final = 60.0
 
 
 class AggregatedApi:
-    """An API of `group/version`, by a Service that leads to loopback by name, since there is no
-    Service network. Its server has a certificate of the plane's authority for that Service."""
+    """An aggregated API `group/version`. Its Service resolves to loopback by name, since there is
+    no Service network; its server has a certificate of the plane's CA for that Service."""
 
     def __init__(
         self, plane: ControlPlane, group_version: str, namespace: str, service: str
@@ -27,7 +27,7 @@ class AggregatedApi:
         self._name = f"{version}.{group}"
 
     def add(self, port: int) -> None:
-        """Have the API answered by the server on this port; returns once discovery has it."""
+        """Register the server on this port; returns once discovery has the API."""
         service = {
             "apiVersion": "v1",
             "kind": "Service",
@@ -55,8 +55,8 @@ class AggregatedApi:
         wait_for(self._is_known, _KNOWN_S, f"{self._group_version} in discovery")
 
     def remove(self) -> None:
-        """To be called while the server answers: no namespace is deleted while discovery has an API
-        that does not, and discovery may keep one that vanishes after its server."""
+        """Remove the API; the server must still answer. If it ended first, discovery might keep an
+        API without a server, and namespaces could not be deleted."""
         run_kubectl(self._plane, "delete", "apiservice", self._name, "--ignore-not-found")
         wait_for(
             lambda: not self._is_known(), _KNOWN_S, f"{self._group_version} gone from discovery"

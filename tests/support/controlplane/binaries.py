@@ -1,8 +1,8 @@
-"""Where the programs of the control plane are: given by the environment, or built once.
+"""Paths of the control plane's programs, from the environment or built once.
 
-Order: $BALLAST_CONTROLPLANE_BIN (all of them must be there), $KUBEBUILDER_ASSETS (what it
-lacks comes from the cache), the cache folder, which `builder.py` fills. The cache is keyed by the
-pinned modules, so that another pin is another folder.
+Order: $BALLAST_CONTROLPLANE_BIN (must have all of them), $KUBEBUILDER_ASSETS (missing ones come
+from the cache), the cache folder, which `builder.py` fills. The cache is keyed by the pinned
+modules.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ PROGRAMS = tuple(SOURCES)
 
 
 def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Path of every program in `PROGRAMS`; builds those that are missing, which takes minutes."""
+    """Paths of all programs in `PROGRAMS`; builds missing ones, which takes minutes."""
     given = environ.get("BALLAST_CONTROLPLANE_BIN", "")
     if given:
         found = _present(Path(given))
@@ -46,18 +46,18 @@ def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder for what these go.mod and go.sum files build."""
+    """The folder for programs that are built from these go.mod and go.sum files."""
     return folder_for("controlplane", MODULES, environ)
 
 
 def find_other_binaries(release: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Path of each program of another Kubernetes release that is built already, by name."""
+    """Paths of the programs of another Kubernetes release that are already built, by name."""
     folder = other_folder(release, environ)
     return {each: folder / each for each in OTHER_PROGRAMS if os.access(folder / each, os.X_OK)}
 
 
 def build_other_binaries(release: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Path of every program in `OTHER_PROGRAMS`; builds those that are missing, in minutes."""
+    """Paths of all programs in `OTHER_PROGRAMS`; builds missing ones, which takes minutes."""
     build_missing(other_folder(release, environ), other_sources(release))
     return find_other_binaries(release, environ)
 
@@ -68,7 +68,7 @@ def other_folder(release: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def modules_digest(modules: Path) -> str:
-    """SHA-256 over the names and contents of go.mod and go.sum files, and of our own sources."""
+    """SHA-256 of the names and contents of go.mod and go.sum files and of our own sources."""
     digest = hashlib.sha256()
     for file in sorted((*modules.glob("*/go.*"), *modules.glob("*/*.go"))):
         content = file.read_bytes()

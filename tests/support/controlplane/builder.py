@@ -1,7 +1,7 @@
-"""Build programs once from pinned Go modules, into a cache outside the tree.
+"""Builds programs once from pinned Go modules, into a cache outside the tree.
 
-A program appears in the cache whole or not at all (built aside, then renamed), one builder works
-at a time (a lock on the folder), and what an interrupted build finished is not built again.
+A program is renamed into the cache when it is complete. A lock on the folder allows one builder at
+a time. Programs that an interrupted build completed are not built again.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from tests.support.controlplane.toolchain import find_go
 
 MODULES = Path(__file__).with_name("modules")
 KUBERNETES_VERSION = "1.36.3"
-#: Other releases that some tests run on, by their minor version; `make other-planes` builds them.
+#: Other Kubernetes releases that some tests use, by minor version; `make other-planes` builds them.
 OTHER_RELEASES = {"1.32": "1.32.13", "1.34": "1.34.4", "1.35": "1.35.4", "1.37": "1.37.2"}
 OTHER_MODULES = Path(__file__).with_name("releases")
 #: kube-apiserver alone takes 3 minutes on two idle cores with an empty build cache.
@@ -29,9 +29,9 @@ LIST_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a program is built from: the folder of the go.mod that pins it, and its package.
+    """The source of a program: the folder of the go.mod that pins it, and its package.
 
-    `version` is what the program says of itself.
+    `version` is the version that the program reports.
     """
 
     module: Path
@@ -49,12 +49,12 @@ SOURCES = {
     "kubectl": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kubectl"),
     "kwok": Source(MODULES / "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 }
-#: Those of them that are built of other releases, too.
+#: Programs that are also built of other releases.
 OTHER_PROGRAMS = ("kube-apiserver", "kube-scheduler")
 
 
 def other_sources(release: str) -> dict[str, Source]:
-    """What the programs of another release are built from; `release` is in `OTHER_RELEASES`."""
+    """The sources of the programs of another release in `OTHER_RELEASES`."""
     module = OTHER_MODULES / release / "kubernetes"
     return {
         name: Source(module, f"k8s.io/kubernetes/cmd/{name}", OTHER_RELEASES[release])
@@ -63,9 +63,9 @@ def other_sources(release: str) -> dict[str, Source]:
 
 
 def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:
-    """Build those of `sources` that `folder` lacks; a failure carries Go's own words.
+    """Build the programs of `sources` that are missing in `folder`; a failure has Go's message.
 
-    Two folders up lies the toolchain that all builds share.
+    All builds share the toolchain two folders up.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _only_builder(folder):
@@ -83,7 +83,7 @@ def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:
 
 
 def module_folder(module: Path, path: str, cache: Path) -> Path:
-    """Where the sources of the module `path` are that the go.mod in `module` pins: it was built."""
+    """The folder with the sources of the module `path`, which the go.mod in `module` pins."""
     done = subprocess.run(
         [str(find_go(cache / "controlplane")), "list", "-m", "-f", "{{.Dir}}", path],
         cwd=module,
@@ -97,7 +97,7 @@ def module_folder(module: Path, path: str, cache: Path) -> Path:
 
 
 def link_flags(version: str = KUBERNETES_VERSION) -> str:
-    """Flags that leave out debug tables and tell the programs which release they are."""
+    """Linker flags that omit debug tables and set the version of the program."""
     major, minor, _ = version.split(".")
     package = "k8s.io/component-base/version"
     values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
@@ -114,7 +114,7 @@ def _build_env() -> dict[str, str]:
 
 
 def _build(go: Path, source: Source, program: Path) -> None:
-    # Inside the cache folder, so that the rename stays within one file system.
+    # Inside the cache folder, so that the rename is within one file system.
     with tempfile.TemporaryDirectory(dir=program.parent, prefix=".partial-") as partial:
         target = Path(partial) / program.name
         command = [str(go), "build", "-trimpath", "-buildvcs=false"]

@@ -1,6 +1,6 @@
-"""The control plane's own certificates: one CA, one serving certificate, client certificates.
+"""The control plane's certificates: a CA, serving certificates, client certificates.
 
-Keys are P-256: making one takes microseconds, an RSA key of the usual size half a second.
+Keys are P-256, which take microseconds to generate; an RSA key takes half a second.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR = datetime.timedelta(days=7)
-#: Clocks of two machines that look at one certificate may differ by this much.
+#: The most by which clocks of two machines may differ.
 CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 
@@ -37,7 +37,7 @@ class _Request:
 
 
 class Authority:
-    """A certificate authority that exists as long as the control plane."""
+    """A certificate authority for the lifetime of the control plane."""
 
     def __init__(self, common_name: str = "ballast-test-ca") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -54,9 +54,9 @@ class Authority:
     def serving(
         self, names: Sequence[str], addresses: Sequence[str], *, is_client: bool = False
     ) -> KeyPair:
-        """A certificate for a TLS server reached by these DNS names and IP addresses.
+        """A certificate for a TLS server with these DNS names and IP addresses.
 
-        With `is_client`, programs that share it log in to one another with it, too.
+        With `is_client`, it is also valid as a client certificate.
         """
         alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
         alternatives += [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
@@ -91,7 +91,7 @@ class Authority:
 
 
 def token_keys() -> KeyPair:
-    """The keys that sign and check service account tokens; `certificate` is the public one."""
+    """The keys that sign and verify service account tokens; `certificate` is the public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -109,7 +109,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> Path:
-    """Write a file that only its owner may read."""
+    """Write a file that only its owner can read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -1,8 +1,8 @@
-"""A real control plane on loopback: its files, its processes, the order of their lives.
+"""A real control plane on loopback: its files and processes, and the order of start and stop.
 
-etcd, kube-apiserver and kube-controller-manager start together; kube-scheduler and kwok when
-they are asked for. Faults are part of the interface: any component can be killed, frozen and
-started again on the same ports. Nothing here knows pytest.
+etcd, kube-apiserver and kube-controller-manager start together, kube-scheduler and kwok on request.
+Any component can be killed, frozen and restarted on the same ports. The module does not depend on
+pytest.
 """
 
 import json
@@ -32,16 +32,16 @@ from tests.support.controlplane.store import Store
 
 STAGES = Path(__file__).with_name("stages.yaml")
 SYSTEM_NAMESPACE = "ballast-system"
-#: A component takes seconds; this is for machines that do much else.
+#: The longest start of a component, on a busy machine; usually it takes seconds.
 START_S = 180.0
-#: New ports are taken this often when another process was quicker on one of them.
+#: How often new ports are tried if another process takes one first.
 PORT_TRIES = 5
-#: Memory is not short here and cores are: collect garbage a quarter as often as usual, and again
-#: more often in a program that nears this.
+#: CPU is scarcer than memory: collect garbage a quarter as often as by default, but more often in a
+#: program that nears this limit.
 GO_GC_PERCENT = 400
 GO_MEMORY_GIB = 5
-#: The order of starting; they end in the opposite order, etcd last (an API server without its
-#: etcd does not end on SIGTERM for minutes).
+#: The order of starting. They end in reverse, etcd last: without etcd, an API server takes minutes
+#: to end on SIGTERM.
 ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 API_SERVER = "kube-apiserver"
 IDENTITIES = {
@@ -53,7 +53,7 @@ IDENTITIES = {
 
 
 class ControlPlane:
-    """One control plane; `start()` returns when it can be used, `stop()` leaves no process."""
+    """One control plane; `start()` returns when it is ready, `stop()` leaves no process."""
 
     def __init__(
         self,
@@ -64,12 +64,11 @@ class ControlPlane:
         flags: Mapping[str, Sequence[str]] | None = None,
         memory_gib: int = GO_MEMORY_GIB,
     ) -> None:
-        """`parent` is where the work folder is made; the system's folder for such if None.
+        """The work folder is created in `parent`, or in the system's temporary folder if None.
 
-        `emulated` is an older Kubernetes version: the API server shows its API and features, such
-        as "1.33". `programs` are used instead of those of the same names. `flags` are more
-        arguments of a component, by its name. A component collects garbage more often when it
-        nears `memory_gib`.
+        `emulated` is an older Kubernetes version, such as "1.33", whose API and features the API
+        server emulates. `programs` replace those of the same names. `flags` are further arguments
+        by component name. A component collects garbage more often when it nears `memory_gib`.
         """
         self._parent = parent
         self._programs = dict(programs or {})
@@ -85,7 +84,7 @@ class ControlPlane:
     # -- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start etcd, kube-apiserver and kube-controller-manager, and wait until they serve."""
+        """Start etcd, kube-apiserver and kube-controller-manager, and wait until they are ready."""
         binaries = find_binaries() | self._programs
         for attempt in range(1, PORT_TRIES + 1):
             self._prepare(binaries)
@@ -102,9 +101,9 @@ class ControlPlane:
                 raise
 
     def stop(self, *, is_kept: bool = False, with_data: bool = False) -> None:
-        """End every process and remove the work folder; the logs stay if it `is_kept`.
+        """End all processes and remove the work folder; the logs stay if it `is_kept`.
 
-        `with_data` keeps etcd's data, certificates and kubeconfigs besides.
+        `with_data` also keeps etcd's data, certificates and kubeconfigs.
         """
         self._end_all()
         if self._processes and not (is_kept and with_data):
@@ -138,7 +137,7 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """JSON lines, one audit.k8s.io/v1 Event each, level Metadata, written before the answer."""
+        """JSON lines: audit.k8s.io/v1 Events of level Metadata, written before the response."""
         return self._layout.audit_log
 
     @property
@@ -153,12 +152,12 @@ class ControlPlane:
 
     @property
     def extender_url(self) -> str:
-        """Where kube-scheduler finds an extender of the installation under test."""
+        """The URL of the extender for kube-scheduler."""
         return f"http://{LOOPBACK}:{self.ports.extender}"
 
     @property
     def authority(self) -> Authority:
-        """The CA that client certificates and the API server's certificate are signed by."""
+        """The CA that signs client certificates and the API server's certificate."""
         return self._authority
 
     def program(self, name: str) -> str:
@@ -180,10 +179,10 @@ class ControlPlane:
     # -- components ---------------------------------------------------------------------------
 
     def start_scheduler(self, config: Path | None = None, *, extender_url: str = "") -> None:
-        """Run kube-scheduler with this configuration (stock: None) and wait until it is ready.
+        """Run kube-scheduler with this configuration (None: the stock one), wait until it is ready.
 
         `extender_url` replaces the address of the configuration's extender. A scheduler that is
-        frozen or runs with another configuration is ended first.
+        frozen or has another configuration is ended first.
         """
         target = self.work / "scheduler.json"
         wanted = write_scheduler_config(
@@ -196,7 +195,7 @@ class ControlPlane:
         self._run("kube-scheduler", components.scheduler(self._layout, self.ports, target))
 
     def start_kwok(self, stages: Path = STAGES) -> None:
-        """Run kwok, which plays the kubelet of every node annotated kwok.x-k8s.io/node=fake."""
+        """Run kwok, which simulates the kubelets of nodes annotated kwok.x-k8s.io/node=fake."""
         if not self.is_running("kwok"):
             self._run("kwok", components.kwok(self._layout, self.ports, stages))
 
@@ -210,20 +209,20 @@ class ControlPlane:
         return {name: each.pid for name, each in self._processes.items() if each.is_alive}
 
     def kill(self, name: str) -> None:
-        """`kill -9` a component and wait until it is gone; nothing when it does not run."""
+        """`kill -9` a component and wait until it ends; does nothing if it is not running."""
         process = self._processes.get(name)
         if process is not None:
             process.kill()
 
     def restart(self, name: str) -> None:
-        """Start a component again with the same arguments and ports, killing it if it lives."""
+        """Restart a component with the same arguments and ports; kills it if it is running."""
         process = self._process(name)
         process.kill()
         process.start()
         self._wait_ready(process)
 
     def freeze(self, name: str) -> None:
-        """SIGSTOP a component: it keeps its connections and answers nothing."""
+        """SIGSTOP a component: it keeps its connections and does not answer."""
         self._process(name).freeze()
 
     def thaw(self, name: str) -> None:
@@ -231,23 +230,23 @@ class ControlPlane:
         self._process(name).thaw()
 
     def compact_etcd(self) -> int:
-        """Make etcd forget all revisions but the newest; returns that one.
+        """Compact all of etcd's revisions but the newest; returns that one.
 
-        The API server still answers for older ones that its own cache remembers.
+        The API server still answers for older ones that are in its cache.
         """
         return self.store.compact()
 
     def forget_history(self) -> int:
-        """Make every older revision answer 410: compaction, and an API server with empty caches.
+        """Make every older revision answer 410: compacts etcd and restarts the API server.
 
-        Open watches are cut by this. Returns the revision that is the oldest now.
+        This breaks open watches. Returns the oldest revision that remains.
         """
         revision = self.compact_etcd()
         self.restart(API_SERVER)
         return revision
 
     def copy_etcd(self) -> Path:
-        """Stop etcd, copy its data, and start it again; returns where the copy is."""
+        """Stop etcd, copy its data, and start it again; returns the copy's path."""
         copy = self.work / "etcd-copy"
         self.kill("etcd")
         shutil.copytree(self.work / "etcd", copy)
@@ -255,10 +254,10 @@ class ControlPlane:
         return copy
 
     def restore_etcd(self, copy: Path, *, is_bumped: bool) -> None:
-        """Put a copy back as a recovery guide says: with the API server and etcd stopped.
+        """Restore a copy as in a recovery guide: with the API server and etcd stopped.
 
-        `is_bumped`: the revision is then above all that was seen, and what was before is compacted,
-        as by `etcdutl snapshot restore --bump-revision --mark-compacted`.
+        `is_bumped`: the revision is then above all earlier ones, and these are compacted, as with
+        `etcdutl snapshot restore --bump-revision --mark-compacted`.
         """
         newest = self.store.revision()
         self.kill(API_SERVER)
@@ -276,19 +275,19 @@ class ControlPlane:
     # -- content ------------------------------------------------------------------------------
 
     def mark_baseline(self) -> None:
-        """Take what is in the cluster now as what every `reset` goes back to.
+        """Take the present content as the baseline for `reset`.
 
-        The role `view` and its like are sums of others. They are waited for: the controller that
-        adds them up would write those that are not yet after each `reset`, and none would end.
+        Waits for aggregated roles such as `view`: otherwise their controller would write them after
+        each `reset`, which would never find the cluster unchanged.
         """
         manager = self._process("kube-controller-manager")
         manager.wait_until(lambda: roles.are_added_up(self.admin.get(roles.PATH)["items"]), START_S)
         self.store.remember()
 
     def reset(self) -> int:
-        """Make everything run again and bring the content back to the baseline.
+        """Restart what does not run and restore the baseline content.
 
-        Watchers of the API see the deletions. Returns how many objects were in the way.
+        Watchers of the API see the deletions. Returns how many objects differed.
         """
         for name in ORDER[:3]:
             process = self._process(name)
@@ -299,10 +298,8 @@ class ControlPlane:
         return self.store.reset()
 
     def make_namespace(self, name: str) -> None:
-        """Create a namespace and its `default` service account, so that pods can be made at once.
-
-        The controller would make the account too, but some time later.
-        """
+        """Create a namespace and its `default` service account, so that pods can be created at
+        once. The controller would create the account some time later."""
         labels = {"kubernetes.io/metadata.name": name}
         namespace = {
             "apiVersion": "v1",
@@ -316,7 +313,7 @@ class ControlPlane:
     # -- inside -------------------------------------------------------------------------------
 
     def _prepare(self, binaries: Mapping[str, Path]) -> None:
-        """A work folder with ports, certificates and kubeconfigs; nothing runs yet."""
+        """Create a work folder with ports, certificates and kubeconfigs, before any start."""
         work = Path(tempfile.mkdtemp(prefix="ballast-controlplane-", dir=self._parent))
         for folder in ("pki", "kubeconfig", "logs"):
             (work / folder).mkdir()

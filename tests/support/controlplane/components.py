@@ -1,6 +1,6 @@
-"""The command line of every component: which flag, and what for.
+"""The command line of every component, with the reasons for its flags.
 
-Pure: paths and ports in, arguments out. Starting them is `cluster.py`'s business.
+Pure: paths and ports in, arguments out. `cluster.py` starts the components.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from tests.support.controlplane.ports import LOOPBACK
 
 SERVICE_CIDR = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc"
-#: What the fixtures' clusters need. Cloud, storage, certificate and autoscaling controllers are
-#: left out: they would only list and watch.
+#: Controllers that the tests need; cloud, storage, certificate and autoscaling controllers would
+#: only list and watch.
 CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "cronjob-controller",
@@ -35,16 +35,16 @@ CONTROLLERS = (
     "taint-eviction-controller",
     "ttl-after-finished-controller",
 )
-#: A simulated kubelet renews its lease every quarter of this: 5,000 of them are then 100
-#: requests a second instead of 500.
+#: Duration of node leases. Simulated kubelets renew them after a quarter of it: 5,000 nodes make
+#: 100 requests a second instead of 500.
 NODE_LEASE_S = 200
-#: A node is lost when its lease is this old; more than NODE_LEASE_S by some renewals.
+#: Age of a lease at which the node is lost: some renewals more than NODE_LEASE_S.
 NODE_GRACE_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the components listen on loopback."""
+    """Ports of the components on loopback."""
 
     etcd_client: int
     etcd_peer: int
@@ -52,13 +52,13 @@ class Ports:
     controller_manager: int
     scheduler: int
     kwok: int
-    #: Of `ballast serve`, the same for every test: kube-scheduler need not be started anew.
+    #: Port of `ballast serve`, the same for all tests, so that kube-scheduler is not restarted.
     extender: int
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things lie: the programs, and everything else below `work`."""
+    """Paths: the programs, and everything else below `work`."""
 
     binaries: Mapping[str, Path]
     work: Path
@@ -76,7 +76,7 @@ class Layout:
         return self.work / "logs" / f"{name}.log"
 
     def all_but_logs(self) -> list[Path]:
-        """The folders that are of no use once the processes are gone."""
+        """The folders that are not needed after the processes have ended."""
         return [self.work / name for name in ("etcd", "pki", "kubeconfig", "kubectl-cache")]
 
     @property
@@ -96,7 +96,7 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=ballast={peer}",
-        # The data need not outlive the machine; a killed process loses nothing by this.
+        # The data need not survive a crash of the machine; a killed process loses nothing.
         "--unsafe-no-fsync",
         "--quota-backend-bytes=4294967296",
         "--log-level=warn",
@@ -107,7 +107,7 @@ def api_server(layout: Layout, ports: Ports) -> list[str]:
     return [
         layout.program("kube-apiserver"),
         f"--etcd-servers=http://{LOOPBACK}:{ports.etcd_client}",
-        # Tests compact when they want to see 410.
+        # Tests that need a 410 compact explicitly.
         "--etcd-compaction-interval=0",
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
@@ -118,7 +118,7 @@ def api_server(layout: Layout, ports: Ports) -> list[str]:
         f"--tls-cert-file={layout.pki('apiserver.crt')}",
         f"--tls-private-key-file={layout.pki('apiserver.key')}",
         f"--client-ca-file={layout.pki('ca.crt')}",
-        # A kubelet writes its own node and its pods, as in every cluster that kubeadm makes.
+        # A kubelet may write only its own node and pods, as in clusters by kubeadm.
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         f"--service-account-issuer={ISSUER}",
@@ -128,7 +128,7 @@ def api_server(layout: Layout, ports: Ports) -> list[str]:
         f"--audit-log-path={layout.audit_log}",
         "--audit-log-maxsize=0",
         "--allow-privileged=true",
-        # Aggregated APIs: as kubeadm sets it up, with a CA of its own.
+        # Aggregated APIs as in clusters by kubeadm, with a separate CA.
         f"--requestheader-client-ca-file={layout.pki('front-proxy-ca.crt')}",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User",
@@ -136,7 +136,7 @@ def api_server(layout: Layout, ports: Ports) -> list[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={layout.pki('front-proxy.crt')}",
         f"--proxy-client-key-file={layout.pki('front-proxy.key')}",
-        # A benchmark must meet the limits of the code under test, not these.
+        # Benchmarks should reach the limits of the code under test, not of the API server.
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1500",
         "--profiling=false",
@@ -155,7 +155,7 @@ def controller_manager(
         f"--bind-address={LOOPBACK}",
         f"--secure-port={ports.controller_manager}",
         f"--controllers={','.join(controllers)}",
-        # Each controller logs in as itself, as in a real cluster: the audit log tells them apart.
+        # Each controller has its own account, as in a real cluster, so the audit log names it.
         "--use-service-account-credentials=true",
         f"--root-ca-file={layout.pki('ca.crt')}",
         f"--service-account-private-key-file={layout.pki('tokens.key')}",
@@ -193,8 +193,8 @@ def kwok(layout: Layout, ports: Ports, stages: Path) -> list[str]:
     ]
 
 
-#: Every write and every read by name or list: who, what, when, and the answer's code. Bodies
-#: are left out, and so is what components ask each other all the time.
+#: Logs every write and read with user, object, time and status code, but without bodies and without
+#: the periodic requests of components.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",

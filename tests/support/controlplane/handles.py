@@ -1,6 +1,6 @@
-"""What a test gets to hold: an empty API server, or a whole empty cluster.
+"""The fixtures' objects: an empty API server, or an empty cluster.
 
-Both are views on the one control plane of the session. `conftest.py` makes them.
+Both use the session's control plane. `conftest.py` creates them.
 """
 
 import os
@@ -16,7 +16,7 @@ from tests.support.controlplane.process import POLL_S, ControlPlaneError
 from tests.support.controlplane.store import now
 
 KUBECTL_TIMEOUT_S = 180
-#: Two busy cores bring on some 30 nodes a second, and then take their not-ready taints off.
+#: Deadline for nodes: two busy cores make about 30 nodes a second Ready, and then untaint them.
 NODES_READY_S = 60.0
 NODES_PER_S = 10
 KINDS_SERVED_S = 60.0
@@ -24,7 +24,7 @@ LONGEST_POLL_S = 0.5
 
 
 class Api:
-    """An API server without objects of other tests, and a namespace of the test's own."""
+    """An API server without objects of other tests, and a namespace for the test."""
 
     def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
         self.control_plane = control_plane
@@ -37,12 +37,12 @@ class Api:
         return await Client.connect(kubeconfig or self.kubeconfig)
 
     def kubectl(self, *args: str, stdin: str = "", kubeconfig: str = "") -> str:
-        """What kubectl printed; CalledProcessError, with its words, when it failed."""
+        """The output of kubectl; raises CalledProcessError, with the output, if it fails."""
         return run_kubectl(self.control_plane, *args, stdin=stdin, kubeconfig=kubeconfig)
 
 
 class Cluster(Api):
-    """An `Api` with kube-scheduler and kwok, and GPU nodes as many as asked for."""
+    """An `Api` with kube-scheduler, kwok and GPU nodes."""
 
     def __init__(
         self, control_plane: ControlPlane, namespace: str, scheduler_config: Path | None
@@ -51,7 +51,7 @@ class Cluster(Api):
         self.scheduler_config = scheduler_config
 
     def start_scheduler(self, config: Path | None = None, *, extender_url: str = "") -> None:
-        """Run kube-scheduler with another configuration (None: the stock one) from now on."""
+        """Restart kube-scheduler with another configuration (None: the stock one)."""
         self.control_plane.start_scheduler(config, extender_url=extender_url)
 
     def add_gpu_nodes(
@@ -65,11 +65,11 @@ class Cluster(Api):
         memory: str = "512Gi",
         prefix: str = "gpu-node",
     ) -> list[str]:
-        """Create `n` alike simulated nodes, wait until they are ready, and return their names."""
+        """Create `n` equal simulated nodes, wait until they are Ready, and return their names."""
         return self.add_nodes(GpuNodes(n, gpus, model, memory_mib, cpu, memory, prefix))
 
     def add_nodes(self, nodes: GpuNodes) -> list[str]:
-        """Create these nodes and wait until each is ready and may be scheduled to."""
+        """Create these nodes and wait until all are Ready and schedulable."""
         names = nodes.names()
         self.control_plane.admin.post_all("/api/v1/nodes", nodes.manifests())
         wanted = set(names)
@@ -78,9 +78,9 @@ class Cluster(Api):
         return names
 
     def seed_nodes(self, nodes: GpuNodes) -> list[str]:
-        """Put ready nodes straight into etcd: thousands in a second, for benchmarks.
+        """Write Ready nodes directly to etcd, thousands a second, for benchmarks.
 
-        Nothing admitted them and they carry no not-ready taint; kwok only renews their leases.
+        They bypass admission and have no not-ready taint; kwok only renews their leases.
         """
         store = self.control_plane.store
         store.put("minions", nodes.ready_manifests(now()))
@@ -117,7 +117,7 @@ def run_kubectl(
 
 
 def apply_crds(control_plane: ControlPlane, folder: Path) -> int:
-    """Apply every CRD in `folder`, wait until the API serves them; returns how many files."""
+    """Apply all CRDs in `folder`, wait until the API serves them; returns the number of files."""
     files = [each for each in sorted(folder.glob("*.yaml")) if each.stem != "kustomization"]
     apply_kinds(control_plane, files)
     return len(files)
@@ -131,7 +131,7 @@ def apply_kinds(control_plane: ControlPlane, files: Sequence[Path]) -> None:
     run_kubectl(control_plane, "apply", "--server-side", *named)
 
     def are_served() -> bool:
-        # A new CRD has no conditions for a moment, and `kubectl wait` takes that for an error.
+        # A new CRD has no conditions for a moment, which `kubectl wait` treats as an error.
         try:
             run_kubectl(control_plane, "wait", "--for=condition=Established", "--timeout=0", *named)
         except subprocess.CalledProcessError:
@@ -142,7 +142,7 @@ def apply_kinds(control_plane: ControlPlane, files: Sequence[Path]) -> None:
 
 
 def wait_for(is_met: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Return once the condition holds; ControlPlaneError, naming it, when time is up."""
+    """Return once the condition holds; raises ControlPlaneError, naming it, after the timeout."""
     deadline = time.monotonic() + timeout_s
     pause_s = POLL_S
     while not is_met():

@@ -1,4 +1,4 @@
-"""Kubeconfig files with everything inside, readable by their owner only."""
+"""Self-contained kubeconfig files that only their owner can read."""
 
 import base64
 import json

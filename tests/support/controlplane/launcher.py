@@ -1,9 +1,9 @@
-"""Become another program that dies together with the process that asked for it.
+"""Becomes another program that is killed when the parent process ends.
 
-Run as a script, `python -I -S launcher.py <parent pid> <program> <arguments...>`, because the
-death signal must be armed between fork and exec and a function run there is not safe in a
-process with threads. The kernel keeps the death signal across exec. It is tied to the *thread*
-that forked, so `process.py` forks from one thread that lives as long as the interpreter.
+Run as a script, `python -I -S launcher.py <parent pid> <program> <arguments...>`: the death signal
+must be set between fork and exec, and running a Python function there is not safe in a process with
+threads. The kernel keeps the death signal across exec. It is tied to the *thread* that forked, so
+`process.py` forks from one thread that lives as long as the interpreter.
 """
 
 import ctypes
@@ -15,11 +15,11 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def become(parent_pid: int, argv: list[str]) -> None:
-    """Replace this process by `argv`, to be killed when the parent's thread ends."""
+    """Replace this process by `argv`, which is killed when the parent's thread ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent_pid:  # the parent went before the signal was armed
+    if os.getppid() != parent_pid:  # the parent ended before the signal was set
         sys.exit(1)
     os.execv(argv[0], argv)
 

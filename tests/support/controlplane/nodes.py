@@ -1,4 +1,4 @@
-"""Simulated GPU nodes: what GPU feature discovery, the device plugin and kubelet would write."""
+"""Simulated GPU nodes, as GPU feature discovery, the device plugin and kubelet would write them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class GpuNodes:
-    """A number of alike nodes. `memory_mib` is one card's memory, `memory` the node's."""
+    """A number of equal nodes. `memory_mib` is the memory of a card, `memory` that of a node."""
 
     count: int
     gpus: int = 8
@@ -24,11 +24,11 @@ class GpuNodes:
         return [f"{self.prefix}-{ix:04d}" for ix in range(self.count)]
 
     def manifests(self) -> list[dict[str, Any]]:
-        """The Node objects; kwok makes them ready."""
+        """The Node objects; kwok makes them Ready."""
         return [self._manifest(name) for name in self.names()]
 
     def ready_manifests(self, since: str) -> list[dict[str, Any]]:
-        """The Node objects as they are once kubelet reported in, for `Store.put`."""
+        """The Node objects as Ready nodes, for `Store.put`."""
         condition = {
             "type": "Ready",
             "status": "True",

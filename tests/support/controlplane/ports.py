@@ -1,9 +1,8 @@
 """Free loopback ports that stay free while a component is down.
 
-They are taken from below the kernel's range for outgoing connections, so that no client
-can sit on the port of a killed component until it is started again. A name in the
-kernel's abstract socket space is held for each, so that two runs on one machine never pick the
-same port between looking and listening; it goes away with the process.
+They are below the kernel's range for outgoing connections, so that no client takes the port of a
+killed component before it restarts. For each port the process holds a name in the kernel's abstract
+socket namespace, so that two runs on one machine never choose the same port.
 """
 
 import random

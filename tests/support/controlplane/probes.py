@@ -1,4 +1,4 @@
-"""Whether a component says it is well, by its own health endpoint."""
+"""Health checks of components by their own endpoints."""
 
 import http.client
 import ssl

@@ -1,8 +1,8 @@
 """One program as a child process: start, wait until ready, freeze, kill.
 
-Every child has a session of its own, so that Ctrl-C in a terminal reaches only us and we decide
-the order of ending, and a death signal, so that nothing outlives a killed test run. What is
-started and with which flags is `cluster.py`'s business.
+Every child has its own session, so that Ctrl-C in a terminal does not reach it and children end in
+the right order, and a death signal, so that none outlives a killed test run. `cluster.py` decides
+what is started with which flags.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from concurrent.futures import Future
 from pathlib import Path
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
-#: Between two looks at a condition. Every wait has a deadline besides.
+#: Seconds between two checks of a condition; every wait also has a deadline.
 POLL_S = 0.02
 TAIL_LINES = 25
 
 
 class ControlPlaneError(Exception):
-    """A part of the control plane cannot be had, did not start, or ended by itself."""
+    """A program of the control plane is not available, did not start, or ended unexpectedly."""
 
 
 _Fork = Callable[[], subprocess.Popen[bytes]]
@@ -33,7 +33,7 @@ _Fork = Callable[[], subprocess.Popen[bytes]]
 class _Spawner:
     """Forks children from one thread that lives as long as the interpreter.
 
-    A death signal fires when the forking thread ends, so a test's worker thread must not fork.
+    The death signal is sent when the forking thread ends, so a test's worker thread must not fork.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ _spawner = _Spawner()
 
 
 class Process:
-    """A program that can be started, frozen, killed and started again with the same arguments."""
+    """A program that can be started, frozen, killed and restarted with the same arguments."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id of the running program; 0 when it was not started."""
+        """The process id of the running program; 0 if it was not started."""
         return self._child.pid if self._child else 0
 
     @property
     def is_alive(self) -> bool:
-        """Whether the program was started and has not ended (a frozen one is alive)."""
+        """Whether the program is running or frozen."""
         return self._child is not None and self._child.poll() is None
 
     @property
@@ -116,7 +116,7 @@ class Process:
         self.is_frozen = False
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> None:
-        """Return once `is_ready()`; ControlPlaneError when the program ends or time is up."""
+        """Return once `is_ready()`; raises ControlPlaneError if the program ends or time is up."""
         deadline = time.monotonic() + timeout_s
         while not is_ready():
             if not self.is_alive:
@@ -128,7 +128,7 @@ class Process:
             time.sleep(POLL_S)
 
     def freeze(self) -> None:
-        """Stop the program where it stands (SIGSTOP); it keeps its sockets and its memory."""
+        """Stop the program (SIGSTOP); it keeps its sockets and its memory."""
         self._signal(signal.SIGSTOP)
         self.is_frozen = True
 
@@ -138,11 +138,11 @@ class Process:
         self.is_frozen = False
 
     def kill(self) -> None:
-        """End the program at once (SIGKILL, which works on a frozen one too) and reap it."""
+        """End the program with SIGKILL, even if it is frozen, and reap it."""
         self.end(0)
 
     def end(self, grace_s: float) -> None:
-        """End the program: SIGTERM, and SIGKILL after `grace_s` (at once when that is 0)."""
+        """End the program: SIGTERM, and SIGKILL after `grace_s` (at once if that is 0)."""
         child = self._child
         if child is None:
             return
@@ -166,7 +166,7 @@ class Process:
 
 
 def tail(path: Path, n_lines: int = TAIL_LINES) -> str:
-    """The last lines of a text file; empty when there is none."""
+    """The last lines of a text file; empty if it does not exist."""
     if not path.exists():
         return ""
     return "\n".join(path.read_text(errors="replace").splitlines()[-n_lines:])

@@ -1,5 +1,4 @@
-"""ClusterRoles that are sums of others (`view`, `edit`, `admin`): whether a controller has added
-them up."""
+"""Aggregated ClusterRoles (`view`, `edit`, `admin`): whether the controller has aggregated them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ Role = dict[str, Any]
 
 
 def are_added_up(roles: Sequence[Role]) -> bool:
-    """Whether every sum has the rules of all roles that its selectors choose, and no others."""
+    """Whether every aggregated role has exactly the rules of the roles that its selectors match."""
     for total in roles:
         if "aggregationRule" in total:
             wanted = [rule for role in _parts_of(total, roles) for rule in _rules(role)]

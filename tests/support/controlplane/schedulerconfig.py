@@ -1,8 +1,7 @@
 """The kube-scheduler configuration of a run: ours or the stock one, with this run's addresses.
 
-A shipped configuration names a kubeconfig inside its pod and an extender at a fixed port. Only
-those, and leader election, are replaced; what is measured and tested is otherwise the file as
-shipped.
+The shipped configuration names a kubeconfig inside its pod and an extender at a fixed port. Only
+these and leader election are replaced, so that tests and benchmarks use the shipped file.
 """
 
 import json
@@ -22,10 +21,10 @@ STOCK: dict[str, Any] = {
 def write_scheduler_config(
     target: Path, source: Path | None, kubeconfig: Path, extender_url: str = ""
 ) -> str:
-    """Write `source` (None: the stock configuration) for this run, and return what was written.
+    """Write `source` (None: the stock configuration) for this run; returns the written text.
 
-    `source` is a KubeSchedulerConfiguration, or a manifest with a ConfigMap that holds one, or
-    a folder of such files.
+    `source` is a KubeSchedulerConfiguration, a manifest with a ConfigMap that has one, or a folder
+    of such files.
     """
     config = dict(STOCK) if source is None else read_scheduler_config(source)
     client = dict(config.get("clientConnection", {}))
@@ -42,7 +41,7 @@ def write_scheduler_config(
 
 
 def read_scheduler_config(source: Path) -> dict[str, Any]:
-    """The KubeSchedulerConfiguration found in a file or folder; ValueError when there is none."""
+    """The KubeSchedulerConfiguration in a file or folder; raises ValueError if there is none."""
     files = sorted(source.glob("*.yaml")) if source.is_dir() else [source]
     for file in files:
         for document in yaml.safe_load_all(file.read_text()):

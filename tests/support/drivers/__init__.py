@@ -1,8 +1,8 @@
-"""NVIDIA's own user-space libraries of several driver branches: they load without a GPU.
+"""NVIDIA's user-space libraries of several driver branches; they load without a GPU.
 
-Debian ships them in its non-free section. `fetch` downloads them into the cache folder from the
-mirror that this machine's apt is set up with; nothing is installed. `symbols/` holds the names that
-each of them exports, so that tests need no network.
+Debian has them in its non-free section. `fetch` downloads them into the cache folder from the
+mirror of this machine's apt, and installs nothing. `symbols/` lists the names that each library
+exports, so that tests need no network.
 """
 
 import os
@@ -17,7 +17,7 @@ HERE: Final = Path(__file__).resolve().parent
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 PACKAGES: Final = ("libcuda1", "libnvidia-ml1", "nvidia-smi")
 LIBRARIES: Final = ("libcuda", "libnvidia-ml")
-#: Debian's version of each branch, and the suite that had it on 2026-11-23.
+#: Branch -> Debian's version, and the suite that had it on 2026-11-23.
 BRANCHES: Final = {
     "535.261.03": ("535.261.03-1", "bookworm"),
     "550.163.01": ("550.163.01-2", "trixie"),
@@ -26,7 +26,7 @@ BRANCHES: Final = {
 
 
 class FetchError(Exception):
-    """The packages could not be had; the message is what apt said."""
+    """The packages could not be downloaded; the message is apt's."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,19 +47,19 @@ class Driver:
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where drivers are kept."""
+    """The folder of the drivers."""
     base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "ballast" / "drivers"
 
 
 def fetched() -> list[Driver]:
-    """The branches that are in the cache folder."""
+    """The branches in the cache folder."""
     drivers = (Driver(version, cache_folder() / version) for version in BRANCHES)
     return [each for each in drivers if (each.folder / "complete").exists()]
 
 
 def fetch() -> list[Driver]:
-    """All branches; downloads those that are missing (12 MB)."""
+    """All branches; downloads missing ones (12 MB)."""
     folder = cache_folder()
     missing = [version for version in BRANCHES if not (folder / version / "complete").exists()]
     if missing:
@@ -71,7 +71,7 @@ def fetch() -> list[Driver]:
 
 
 def exported(library: Path) -> dict[str, str]:
-    """Names that a library exports, and the kind of each: T a function, B data."""
+    """Exported name -> kind: T a function, B data."""
     done = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
     )
@@ -80,7 +80,7 @@ def exported(library: Path) -> dict[str, str]:
 
 
 def committed(library: str) -> dict[str, dict[str, str]]:
-    """Names and kinds by driver version, as `symbols/` has them."""
+    """Exported names and kinds by driver version, from `symbols/`."""
     lines = (HERE / "symbols" / f"{library}.txt").read_text().splitlines()
     found: dict[str, dict[str, str]] = {version: {} for version in BRANCHES}
     for line in lines:
@@ -103,7 +103,7 @@ def table_of(drivers: list[Driver], library: str) -> Iterator[str]:
 
 
 class _Apt:
-    """apt with lists and a cache of its own, on the machine's mirror."""
+    """apt with its own lists and cache, on the machine's mirror."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class _Apt:
 
 
 def _mirror() -> str:
-    """The mirror of Debian's main archive that apt on this machine uses."""
+    """The mirror of Debian's main archive in this machine's apt configuration."""
     places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("deb*"))]
     text = "\n".join(each.read_text() for each in places if each.is_file())
     found = re.findall(r"^(?:URIs: *|deb (?:\[.*?\] )?)(\S+)", text, re.MULTILINE)

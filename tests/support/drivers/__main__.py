@@ -1,4 +1,4 @@
-"""`python -m tests.support.drivers [--write]`: fetch the drivers; write `symbols/` anew."""
+"""`python -m tests.support.drivers [--write]`: downloads the drivers; writes `symbols/`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from tests.support.drivers import HERE, LIBRARIES, FetchError, fetch, table_of
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch what is missing; the exit status."""
+    """Download missing drivers; returns the exit status."""
     try:
         drivers = fetch()
     except FetchError as error:

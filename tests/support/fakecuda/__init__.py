@@ -1,4 +1,4 @@
-"""A driver of ours with one virtual card, for tests: how it is built, and what its log says."""
+"""A fake driver with one virtual card, for tests: builds it and reads its log."""
 
 import mmap
 import os
@@ -19,12 +19,12 @@ _MAX_PROCESSES: Final = 256
 _MAX_RUNS: Final = 262144
 _RUNS_AT: Final = 32 + 16 * _MAX_PROCESSES
 _NVML_NOT_SUPPORTED: Final = 3
-#: The engine's state lies behind the log.
+#: The engine's state follows the log.
 _SIZE: Final = _RUNS_AT + 24 * _MAX_RUNS + (1 << 20)
 
 
 def build(into: Path, compiler: str = "gcc") -> None:
-    """Make the two libraries in a folder."""
+    """Build the two libraries in a folder."""
     into.mkdir(parents=True, exist_ok=True)
     cuda_names = (NATIVE / "names_cuda.txt").read_text().split()
     nvml_names = (NATIVE / "names_nvml.txt").read_text().split()
@@ -47,7 +47,7 @@ def build(into: Path, compiler: str = "gcc") -> None:
 
 
 def _stubs(names: list[str], status: str) -> str:
-    """Every name as a function that is not supported, unless a source defines it."""
+    """C source in which each name is an unsupported function, unless another source defines it."""
     alias = '__attribute__((weak, alias("fake_stub"))) void'
     return f"int fake_stub(void) {{ return {status}; }}\n" + "".join(
         f"{alias} {name}(void);\n" for name in names
@@ -56,7 +56,7 @@ def _stubs(names: list[str], status: str) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Run:
-    """One thing that ran on the card, in nanoseconds of the monotonic clock."""
+    """One kernel or copy that ran on the card; times in nanoseconds of the monotonic clock."""
 
     pid: int
     tag: int
@@ -66,7 +66,7 @@ class Run:
 
 
 class Card:
-    """The virtual card: a file that every process maps."""
+    """The virtual card: a file that all processes map."""
 
     def __init__(self, path: Path, total_mib: int = 16384, context_mib: int = 0) -> None:
         self.path = path
@@ -77,22 +77,22 @@ class Card:
 
     @property
     def used_mib(self) -> int:
-        """What processes have of the card."""
+        """MiB of the card that processes have allocated."""
         found = (
             struct.unpack_from("<IIQ", self._map, 32 + 16 * at) for at in range(_MAX_PROCESSES)
         )
         return sum(int(n_bytes) for pid, _, n_bytes in found if pid) // MIB
 
     def give(self, pid: int, n_bytes: int) -> None:
-        """Have the card's first process be this one, with so much of its memory."""
+        """Make `pid` the card's first process, with `n_bytes` of its memory."""
         struct.pack_into("<IIQ", self._map, 32, pid, 0, n_bytes)
 
     def ail(self, xid: int = 0, recovery: int = 0, is_lost: bool = False) -> None:
-        """Have NVML tell of an error once, and of what it asks for until said otherwise."""
+        """Make NVML report an error once, and the recovery action until the next call."""
         struct.pack_into("<Q", self._map, 16, xid | recovery << 16 | int(is_lost) << 31)
 
     def runs(self) -> Iterator[Run]:
-        """Everything that ran, in the order in which it ended."""
+        """All runs, in the order in which they ended."""
         (n_runs,) = struct.unpack_from("<Q", self._map, 24)
         for at in range(min(n_runs, _MAX_RUNS)):
             yield Run(*struct.unpack_from("<IHHQQ", self._map, _RUNS_AT + 24 * at))

@@ -1,17 +1,17 @@
-"""`python -m tests.support.fakecuda DIR` makes the driver and a card in a folder."""
+"""`python -m tests.support.fakecuda DIR` builds the driver and a card in a folder."""
 
 import argparse
 from pathlib import Path
 
 from tests.support.fakecuda import Card, build
 
-#: An H100's memory, and what a context takes of it at least.
+#: Memory of an H100, and the least that a context takes of it.
 TOTAL_MIB = 81920
 CONTEXT_MIB = 550
 
 
 def main() -> None:
-    """Make both, and say how programs find them."""
+    """Build both, and print how programs find them."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fakecuda", description=__doc__)
     parser.add_argument("folder", type=Path, help="made where it is not there")
     folder: Path = parser.parse_args().folder.resolve()

@@ -1,4 +1,4 @@
-"""Helm as its users have it, built once from its pinned Go module into a cache outside the tree."""
+"""Helm, built once from its pinned Go module into a cache outside the tree."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ SOURCES = {"helm": Source(MODULES / "helm", "helm.sh/helm/v4/cmd/helm")}
 
 
 def helm_path() -> Path:
-    """Where the program is, or will be once it is built."""
+    """Path of the program, which may not be built yet."""
     return folder_for("helm", MODULES) / "helm"
 
 

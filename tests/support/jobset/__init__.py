@@ -14,12 +14,12 @@ SOURCES: Final = {"jobset": Source(MODULES / "jobset", MODULE)}
 
 
 def jobset_path() -> Path:
-    """Where the program is, or will be once it is built."""
+    """Path of the program, which may not be built yet."""
     return folder_for("jobset", MODULES) / "jobset"
 
 
 def is_built() -> bool:
-    """Whether the program is there."""
+    """Whether the program is built."""
     return os.access(jobset_path(), os.X_OK)
 
 
@@ -31,7 +31,7 @@ def build() -> Path:
 
 
 def parts() -> Parts:
-    """The controller, with its own manifests out of the same module."""
+    """The controller, with its own manifests from the same module."""
     manifests = module_folder(MODULES / "jobset", MODULE, jobset_path().parents[2]) / "config"
     components = manifests / "components"
     return Parts(

@@ -1,6 +1,6 @@
 """Karpenter with its kwok provider, built once from its pinned Go module into a cache.
 
-The provider makes Node objects, and kwok plays the machines. Karpenter's own definitions come from
+The provider creates Node objects, and kwok simulates the machines. Karpenter's own CRDs come from
 the same module.
 """
 
@@ -15,7 +15,7 @@ SOURCES: Final = {"karpenter": Source(MODULES / "karpenter", "sigs.k8s.io/karpen
 
 
 def karpenter_path() -> Path:
-    """Where the program is, or will be once it is built."""
+    """Path of the program, which may not be built yet."""
     return folder_for("karpenter", MODULES) / "karpenter"
 
 
@@ -27,7 +27,7 @@ def build() -> Path:
 
 
 def definitions() -> list[Path]:
-    """The files with the kinds of Karpenter and of its kwok provider, out of the same module."""
+    """The files with the CRDs of Karpenter and of its kwok provider, from the same module."""
     folder = _module_folder()
     return sorted((*folder.glob("pkg/apis/crds/*.yaml"), *folder.glob("kwok/apis/crds/*.yaml")))
 

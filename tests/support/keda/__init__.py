@@ -17,21 +17,21 @@ SOURCES: Final = {
 
 
 def folder() -> Path:
-    """Where the programs are, or will be once they are built."""
+    """The folder of the programs, which may not be built yet."""
     return folder_for("keda", MODULES)
 
 
 def is_built() -> bool:
-    """Whether both programs are there."""
+    """Whether both programs are built."""
     return all(os.access(folder() / each, os.X_OK) for each in SOURCES)
 
 
 def build() -> Path:
-    """The folder with the programs; what is missing is built (10 minutes on two cores)."""
+    """The folder with the programs; builds what is missing (10 minutes on two cores)."""
     build_missing(folder(), SOURCES)
     return folder()
 
 
 def manifests() -> Path:
-    """The folder with KEDA's own manifests, out of the same module."""
+    """The folder with KEDA's own manifests, from the same module."""
     return module_folder(MODULES / "keda", MODULE, folder().parents[1]) / "config"

@@ -1,7 +1,7 @@
 """KEDA's operator and metrics server as processes beside a control plane, on loopback.
 
-The certificate that the operator would make for all of KEDA comes from the control plane's own
-authority. Neither program reads anything of the machine but its kubeconfig.
+The control plane's CA issues the certificate that the operator would create for all of KEDA. The
+programs read nothing of the machine except their kubeconfig.
 """
 
 import os
@@ -22,7 +22,7 @@ _SERVICE: Final = "keda-metrics-apiserver"
 
 
 class Keda:
-    """One KEDA without its admission webhooks, which has the administrator's rights."""
+    """One KEDA without its admission webhooks, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, work: Path) -> None:
         self._plane = plane
@@ -63,11 +63,11 @@ class Keda:
 
     @property
     def is_alive(self) -> bool:
-        """Whether both programs were started and have not ended."""
+        """Whether both programs are running."""
         return self._operator.is_alive and self._adapter.is_alive
 
     def install(self) -> None:
-        """KEDA's kinds, its namespace and its certificate."""
+        """Apply KEDA's CRDs, its namespace and its certificate."""
         kinds = manifests() / "crd" / "bases"
         apply_kinds(self._plane, sorted(kinds.glob("*.yaml")))
         self._plane.make_namespace(NAMESPACE)
@@ -81,7 +81,7 @@ class Keda:
             (self._certificates / name).write_bytes(content)
 
     def start(self) -> None:
-        """Start both; returns when the API server has the metrics server's API."""
+        """Start both; returns once the API server serves the metrics server's API."""
         self._operator.start()
         self._operator.wait_until(
             lambda: is_healthy(self._health_port, "/readyz", is_tls=False), READY_S
@@ -93,7 +93,7 @@ class Keda:
         self._api.add(self._adapter_port)
 
     def stop(self) -> None:
-        """End both, after their API has gone."""
+        """Remove their API, then end both."""
         self._api.remove()
         self._adapter.kill()
         self._operator.kill()

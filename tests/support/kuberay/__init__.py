@@ -13,12 +13,12 @@ SOURCES: Final = {"kuberay": Source(MODULES / "kuberay", MODULE)}
 
 
 def kuberay_path() -> Path:
-    """Where the program is, or will be once it is built."""
+    """Path of the program, which may not be built yet."""
     return folder_for("kuberay", MODULES) / "kuberay"
 
 
 def is_built() -> bool:
-    """Whether the program is there."""
+    """Whether the program is built."""
     return os.access(kuberay_path(), os.X_OK)
 
 
@@ -30,6 +30,6 @@ def build() -> Path:
 
 
 def definitions() -> list[Path]:
-    """The files with its kinds, out of the same module."""
+    """The files with its CRDs, from the same module."""
     module = module_folder(MODULES / "kuberay", MODULE, kuberay_path().parents[2])
     return sorted((module / "config" / "crd" / "bases").glob("*.yaml"))

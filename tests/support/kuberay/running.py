@@ -15,7 +15,7 @@ READY_S: Final = 60.0
 
 
 class KubeRay:
-    """One operator, which has the administrator's rights. Nothing answers for Ray's dashboard."""
+    """One operator, with the administrator's rights; Ray's dashboard does not run."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -32,11 +32,11 @@ class KubeRay:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it is running."""
         return self._process.is_alive
 
     def install(self) -> None:
-        """Its kinds."""
+        """Apply its CRDs."""
         apply_kinds(self._plane, definitions())
 
     def start(self) -> None:

@@ -16,17 +16,17 @@ RENDERED: Final = "kueue.yaml"
 
 
 def folder() -> Path:
-    """Where the program and its manifests are, or will be once they are built."""
+    """The folder of the program and its manifests, which may not be built yet."""
     return folder_for("kueue", MODULES)
 
 
 def is_built() -> bool:
-    """Whether the program and its manifests are there."""
+    """Whether the program and its manifests are built."""
     return os.access(folder() / "kueue", os.X_OK) and (folder() / RENDERED).exists()
 
 
 def build() -> Path:
-    """The folder with both; what is missing is built (a quarter of an hour on one core)."""
+    """The folder with both; builds what is missing (a quarter of an hour on one core)."""
     build_missing(folder(), SOURCES)
     rendered = folder() / RENDERED
     if not rendered.exists():

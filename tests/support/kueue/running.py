@@ -1,7 +1,7 @@
-"""Kueue as a process beside a control plane, with its own definitions, webhooks and conversion.
+"""Kueue as a process beside a control plane, with its own CRDs, webhooks and conversion.
 
-What a kubelet would do is done here: the Secret of Kueue's certificate becomes files. Its Service
-leads to loopback by name, since there is no Service network.
+The Secret of its certificate is written to files, as a kubelet would. Its Service resolves to
+loopback by name, since there is no Service network.
 """
 
 import base64
@@ -33,13 +33,13 @@ _KINDS: Final = (
 
 
 class Kueue:
-    """One Kueue, which has the administrator's rights."""
+    """One Kueue, with the administrator's rights."""
 
     def __init__(
         self, plane: ControlPlane, work: Path, *, dispatcher: str = "", ready_s: int = 0
     ) -> None:
-        """`dispatcher` names an external dispatcher, on a manager cluster. What is admitted is
-        evicted again if its pods are not ready after `ready_s`, where that is given."""
+        """`dispatcher` names an external dispatcher, on a manager cluster. With `ready_s`, admitted
+        Workloads are evicted if their pods are not Ready after this time."""
         self._plane = plane
         self._certificates = work / "certificates"
         self._certificates.mkdir(parents=True)
@@ -54,7 +54,7 @@ class Kueue:
         argv = [
             str(folder() / "kueue"),
             f"--config={config}",
-            # Its port can't be chosen, and three of them run on one machine.
+            # Its port is fixed, and three Kueues run on one machine.
             "--feature-gates=VisibilityOnDemand=false",
             "--zap-log-level=3",
         ]
@@ -63,7 +63,7 @@ class Kueue:
         self._process = Process("kueue", argv, self.log_path, env)
 
     def install(self) -> None:
-        """Kueue's definitions and webhooks, as its own manifests have them."""
+        """Apply Kueue's CRDs and webhooks from its own manifests."""
         documents = yaml.safe_load_all((folder() / RENDERED).read_text())
         wanted = [self._led(each) for each in documents if each["kind"] in _KINDS]
         service = {
@@ -112,7 +112,7 @@ class Kueue:
         }
 
     def _led(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document with its webhooks at the port where Kueue listens."""
+        """The document with its webhooks directed to Kueue's port."""
         hooks = document.get("webhooks", [])
         conversion = document.get("spec", {}).get("conversion", {}).get("webhook")
         for hook in (*hooks, *filter(None, [conversion])):

@@ -1,7 +1,7 @@
 """OAuth2 Proxy and an OpenID provider, built once from pinned Go modules, and run on loopback.
 
-The proxy has the flags of the component `web-login` and the settings of its Secret; only addresses
-differ. The provider is the library of zitadel with the storage and login page of its example.
+The proxy has the flags of the component `web-login` and the settings of its Secret, with other
+addresses. The provider is zitadel's library with the storage and login page of its example.
 """
 
 import os
@@ -26,17 +26,17 @@ _COMPONENT: Final = Path(__file__).resolve().parents[3] / "manifests" / "compone
 
 
 def folder() -> Path:
-    """Where the programs are, or will be once they are built."""
+    """The folder of the programs, which may not be built yet."""
     return folder_for("login", MODULES)
 
 
 def is_built() -> bool:
-    """Whether both programs are there."""
+    """Whether both programs are built."""
     return all(os.access(folder() / name, os.X_OK) for name in SOURCES)
 
 
 def build() -> Path:
-    """The folder with both programs; what is missing is built, in two minutes."""
+    """The folder with both programs; builds what is missing (two minutes)."""
     build_missing(folder(), SOURCES)
     return folder()
 
@@ -69,13 +69,13 @@ def proxy_command(at: Addresses, ca: Path) -> list[str]:
 
 
 def proxy_settings(at: Addresses, **more: str) -> dict[str, str]:
-    """The environment variables that the Secret gives it, without their common beginning."""
+    """The environment variables from the Secret, without their common prefix."""
     settings = {
         "OIDC_ISSUER_URL": f"https://{at.issuer}",
         "CLIENT_ID": CLIENT,
         "CLIENT_SECRET": CLIENT_SECRET,
         "COOKIE_SECRET": "x" * 32,
-        # No Ingress is in front that would name the scheme.
+        # There is no Ingress that would set the scheme.
         "REDIRECT_URL": at.redirect,
         **more,
     }

@@ -13,12 +13,12 @@ SOURCES: Final = {"lws": Source(MODULES / "lws", "sigs.k8s.io/lws/cmd")}
 
 
 def lws_path() -> Path:
-    """Where the program is, or will be once it is built."""
+    """Path of the program, which may not be built yet."""
     return folder_for("lws", MODULES) / "lws"
 
 
 def is_built() -> bool:
-    """Whether the program is there."""
+    """Whether the program is built."""
     return os.access(lws_path(), os.X_OK)
 
 
@@ -30,7 +30,7 @@ def build() -> Path:
 
 
 def parts() -> Parts:
-    """The controller, with its own manifests out of the same module."""
+    """The controller, with its own manifests from the same module."""
     module = module_folder(MODULES / "lws", "sigs.k8s.io/lws", lws_path().parents[2])
     return Parts(
         name="lws",

@@ -1,9 +1,9 @@
-"""A real node for tests: kubelet, containerd (NRI on), runc and kube-proxy, beside the machine.
+"""A real node for tests: kubelet, containerd (with NRI), runc and kube-proxy on this machine.
 
-`NodeControlPlane` is the control plane that such a node can reach; `RealNode` is the node. It
-lives in namespaces of its own (processes, mounts, network), with the usual paths inside, and
-goes without a trace when it is stopped or when the test run is killed. `missing_needs()` says
-what this machine lacks for it.
+`NodeControlPlane` is a control plane that such a node can reach; `RealNode` is the node. It runs in
+its own process, mount and network namespaces, with the usual paths inside, and leaves nothing
+behind when it is stopped or the test run is killed. `missing_needs()` says what this machine lacks
+for it.
 """
 
 from tests.support.node.needs import missing_needs

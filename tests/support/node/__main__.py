@@ -15,12 +15,12 @@ from tests.support.node.binaries import find_node_binaries
 
 @click.group()
 def main() -> None:
-    """Run a real node beside a control plane, or only make its programs."""
+    """Run a real node beside a control plane, or only build its programs."""
 
 
 @main.command()
 def build() -> None:
-    """Make the programs that are missing; says why not where this machine can't run a node."""
+    """Build missing programs; says why if this machine cannot run a node."""
     missing = missing_needs()
     if missing:
         click.echo("no real node here: " + "; ".join(missing))
@@ -31,7 +31,7 @@ def build() -> None:
 @main.command()
 @click.option("--image", "images", multiple=True, type=click.Path(exists=True, path_type=Path))
 def up(images: tuple[Path, ...]) -> None:
-    """Start a control plane with one real node, print the KUBECONFIG line, stay until Ctrl-C."""
+    """Start a control plane with one real node, print the KUBECONFIG line, and run until Ctrl-C."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

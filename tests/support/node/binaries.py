@@ -1,7 +1,8 @@
 """The node's programs: given by $BALLAST_NODE_BIN, or built once from pinned Go modules.
 
-The same way as the control plane's: a cache folder keyed by the go.mod and go.sum files, one
-builder at a time, whole files or none. runc and the CNI plugins are the distribution's.
+They are built like the control plane's: in a cache folder keyed by the go.mod and go.sum files, by
+one builder at a time, and renamed into place once complete. runc and the CNI plugins are the
+distribution's.
 """
 
 import os
@@ -26,18 +27,18 @@ SOURCES = {
 
 
 def programs_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the programs are, or will be once they are built."""
+    """The folder of the programs, which may not be built yet."""
     given = environ.get("BALLAST_NODE_BIN", "")
     return Path(given) if given else folder_for("node", MODULES, environ)
 
 
 def missing_programs(folder: Path) -> list[str]:
-    """Those of the node's programs that a folder lacks."""
+    """The node's programs that are missing in a folder."""
     return [each for each in SOURCES if not os.access(folder / each, os.X_OK)]
 
 
 def find_node_binaries(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that holds every program of `SOURCES`; builds what is missing (minutes)."""
+    """The folder with all programs of `SOURCES`; builds missing ones (minutes)."""
     folder = programs_folder(environ)
     if environ.get("BALLAST_NODE_BIN", ""):
         if missing := missing_programs(folder):

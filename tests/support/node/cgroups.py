@@ -1,7 +1,7 @@
-"""The node's own branch of the machine's control groups, made before and removed after.
+"""The node's own branch of the machine's control groups, removed when the node stops.
 
-Version 1 (a tree per controller) and version 2 (one tree) alike. Empty branches of runs that
-were killed are swept at the next start.
+Supports version 1 (a tree per controller) and version 2 (one tree). Empty branches of killed runs
+are removed at the next start.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ POLL_S = 0.05
 
 
 def make_branch(ix: int) -> str:
-    """Make the branch of this process's node `ix` in every tree; returns its path (`/name`)."""
+    """Create the branch of this process's node `ix` in every tree; returns its path (`/name`)."""
     _sweep()
     name = f"{PREFIX}{os.getpid()}-{ix}"
     for tree in _trees():
@@ -31,7 +31,7 @@ def make_branch(ix: int) -> str:
 
 
 def remove_branch(path: str) -> bool:
-    """Remove the branch everywhere; False when something in it would not go in time."""
+    """Remove the branch from all trees; False if a process in it did not end in time."""
     deadline = time.monotonic() + REMOVE_S
     name = path.strip("/")
     while True:
@@ -44,7 +44,7 @@ def remove_branch(path: str) -> bool:
 
 
 def _trees() -> list[Path]:
-    """The mounted trees: folders that hold `cgroup.procs`."""
+    """The mounted trees: folders with a file `cgroup.procs`."""
     if (ROOT / "cgroup.controllers").exists():
         return [ROOT]
     candidates = (each for each in sorted(ROOT.iterdir()) if not each.is_symlink())
@@ -52,7 +52,7 @@ def _trees() -> list[Path]:
 
 
 def _delegate(tree: Path) -> None:
-    """Hand every controller of a version 2 tree to its branches; those that refuse stay."""
+    """Enable all controllers of a version 2 tree for its branches; refusals are ignored."""
     for controller in (tree / "cgroup.controllers").read_text().split():
         with contextlib.suppress(OSError):
             (tree / "cgroup.subtree_control").write_text(f"+{controller}")

@@ -1,7 +1,7 @@
-"""Pass TCP connections on: `forwarder.py <address> <port> <to address> <to port>`.
+"""Forwards TCP connections: `forwarder.py <address> <port> <to address> <to port>`.
 
-Run as a script. The API server listens on loopback only; this is its door on the address that
-the node's namespace can reach, so that no address of the machine's own is used.
+Run as a script. The API server listens on loopback only. The forwarder makes it available at an
+address that the node's namespace can reach and that is not one of the machine's own.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import socket
 import sys
 
 CHUNK = 1 << 16
-#: <linux/in.h>: bind to an address that no interface has yet.
+#: <linux/in.h>: allows binding to an address that no interface has yet.
 IP_FREEBIND = 15
 
 

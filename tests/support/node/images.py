@@ -1,4 +1,4 @@
-"""Images that a node needs besides ours: the sandbox's, and one per program that tests bring."""
+"""Images that a node needs besides ours: the sandbox image, and one per program of the tests."""
 
 import platform
 import subprocess
@@ -22,9 +22,10 @@ def write_sandbox_image(folder: Path) -> Path:
 
 
 def write_program_image(folder: Path, name: str, program: Path, command: str) -> Path:
-    """Write an image that holds one program as /usr/local/bin/`command`; returns the archive.
+    """Write an image with one program as /usr/local/bin/`command`; returns the archive.
 
-    The program must be linked statically. The layer is not compressed: it never travels.
+    The program must be statically linked. The layer is not compressed, since it stays on this
+    machine.
     """
     stem = "".join(c if c.isalnum() else "-" for c in name)
     entries = [Entry(f"usr/local/bin/{command}", 0o755, program)]

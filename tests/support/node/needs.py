@@ -1,4 +1,4 @@
-"""What a machine must have to run a real node, and words for what it lacks."""
+"""The requirements of a real node, and messages for those that this machine does not meet."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-#: Program, and the Debian package it is in.
+#: Program -> its Debian package.
 PROGRAMS = {
     "ip": "iproute2",
     "mount": "mount",
@@ -15,7 +15,7 @@ PROGRAMS = {
     "runc": "runc",
     "unshare": "util-linux",
 }
-#: Where distributions put the CNI plugins.
+#: Folders in which distributions install the CNI plugins.
 PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 PLUGINS = ("host-local", "loopback", "ptp")
 NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--mount-proc")
@@ -23,7 +23,7 @@ PROBE_TIMEOUT_S = 20.0
 
 
 def missing_needs() -> list[str]:
-    """One sentence per thing that this machine lacks for a real node; empty when it can run."""
+    """One sentence per requirement that this machine does not meet; empty if a node can run."""
     missing = []
     if os.geteuid() != 0:
         missing.append("a real node needs root, for namespaces and mounts")
@@ -34,13 +34,13 @@ def missing_needs() -> list[str]:
         missing.append("no CNI plugins; on Debian: apt-get install containernetworking-plugins")
     if not missing and not _may_unshare():
         missing.append("this machine refuses namespaces (unshare --net --mount --pid)")
-    if not missing and not _may_lay_over():
+    if not missing and not _can_mount_overlay():
         missing.append(f"no overlay file system over {tempfile.gettempdir()}; set TMPDIR to a disk")
     return missing
 
 
 def plugin_folder() -> Path | None:
-    """The folder with the CNI plugins that are used; None when no folder has all of them."""
+    """The folder with all CNI plugins that are used; None if there is none."""
     for folder in PLUGIN_FOLDERS:
         if all((folder / plugin).exists() for plugin in PLUGINS):
             return folder
@@ -51,8 +51,8 @@ def _may_unshare() -> bool:
     return _succeeds("unshare", *NAMESPACES, "true")
 
 
-def _may_lay_over() -> bool:
-    """Whether files below the folder for temporary ones can be laid over the machine's."""
+def _can_mount_overlay() -> bool:
+    """Whether an overlay file system can be mounted with its upper folder in the temporary one."""
     with tempfile.TemporaryDirectory() as folder:
         upper, inner = Path(folder, "upper"), Path(folder, "inner")
         upper.mkdir()

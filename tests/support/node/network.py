@@ -1,7 +1,7 @@
-"""Addresses of a control plane's nodes, and the wire between the machine and a node.
+"""Addresses of a control plane's nodes, and the virtual link between the machine and a node.
 
-A plane takes one number and with it 10.213.<number>.0/24 for nodes and 10.214.<number>.0/24 for
-pods. The machine's end of every wire has the address .1, the nodes follow.
+Each plane has a number, and with it 10.213.<number>.0/24 for nodes and 10.214.<number>.0/24 for
+pods. The machine's end of each link has the address .1; the nodes have the next ones.
 """
 
 import random
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 
 NODES_PREFIX = "10.213"
 PODS_PREFIX = "10.214"
-#: The pods' /24 is cut into four /26.
+#: The pods' /24 is divided into four /26.
 MOST_NODES = 4
 TRIES = 50
 TIMEOUT_S = 20.0
 
 
 class NetworkError(Exception):
-    """The machine refused an interface, an address or a route."""
+    """An interface, address or route could not be created."""
 
 
 @dataclass(slots=True)
 class Network:
-    """The addresses of one plane; `claim` keeps the number from other runs."""
+    """The addresses of one plane; `claim` reserves its number against other runs."""
 
     number: int
     claim: socket.socket
 
     @property
     def gateway(self) -> str:
-        """The machine's address as the nodes see it."""
+        """The machine's address on the nodes' side."""
         return f"{NODES_PREFIX}.{self.number}.1"
 
     def node(self, ix: int) -> str:
@@ -48,7 +48,7 @@ class Network:
 
 
 def claim_network() -> Network:
-    """A network that no other run on this machine uses; given back when the process ends."""
+    """A network that no other run on this machine uses; released when the process ends."""
     routes = _run("ip", "-4", "route", "show", "table", "all")
     for number in random.SystemRandom().sample(range(256), TRIES):
         if f"{NODES_PREFIX}.{number}." in routes or f"{PODS_PREFIX}.{number}." in routes:
@@ -73,11 +73,12 @@ class Wire:
 
     @property
     def name(self) -> str:
-        """The machine's end."""
+        """Name of the machine's end."""
         return f"bn{self.network.number}-{self.ix}"
 
     def connect(self) -> None:
-        """Make the pair and everything that the two sides need to reach one another."""
+        """Create the pair, with the addresses and routes by which the two sides reach each
+        other."""
         network, name = self.network, self.name
         node, gateway = network.node(self.ix), network.gateway
         _run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", self._pid)
@@ -93,7 +94,7 @@ class Wire:
         self._inside("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
 
     def disconnect(self) -> None:
-        """Remove the pair, if the node's end has not taken it away yet."""
+        """Remove the pair, unless it went with the node's end."""
         subprocess.run(
             ["ip", "link", "delete", self.name],
             timeout=TIMEOUT_S,

@@ -1,9 +1,9 @@
-"""One real node: its namespaces, its files, its programs, and their end.
+"""One real node: its namespaces, files and programs.
 
-Inside are a process tree, a mount tree and a network of the node's own, with containerd, kubelet
-and kube-proxy at the usual paths (/var/lib/kubelet, /run/containerd, /var/run/nri, /etc). What
-they write there lands in the work folder. The first process inside dies with the test run, and
-with it, by the kernel's hand, every process, mount and interface of the node.
+It has its own process tree, mounts and network, with containerd, kubelet and kube-proxy at the
+usual paths (/var/lib/kubelet, /run/containerd, /var/run/nri, /etc). What they write there is stored
+in the work folder. When the test run ends, the first process inside ends, and with it the kernel
+removes all processes, mounts and interfaces of the node.
 """
 
 import os
@@ -27,12 +27,12 @@ from tests.support.node.network import Wire
 from tests.support.node.plane import NodeControlPlane
 
 REAPER = Path(__file__).with_name("reaper.py")
-#: Folders of the machine that the node sees with its own files laid over them.
+#: Folders of the machine that the node sees through an overlay with its own files.
 OVERLAID = ("etc", "opt", "usr/lib", "usr/local", "var")
-#: Folders inside the node that lie in the work folder as they are; containerd cannot stack its
-#: own layers on a folder that is laid over another.
+#: Folders inside the node that are bind mounts of the work folder: containerd cannot use its own
+#: overlays on an overlay.
 OWN = ("var/lib/containerd", "var/lib/kubelet", "var/log")
-#: Settings of the machine's kernel that kubelet would change; it gets files of its own instead.
+#: Kernel settings that kubelet would change; it gets ordinary files instead.
 KERNEL = (
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -48,10 +48,10 @@ READY_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """What kind of node, and the `ix`-th of its plane (0 to 3).
+    """Options of a node, the `ix`-th of its plane (0 to 3).
 
-    `files`: path inside the node, and the file of the machine that is copied there before anything
-    starts (a driver's libraries, a device list); below the folders of `OVERLAID` only.
+    `files`: path inside the node -> file of the machine that is copied there before the start, such
+    as a driver's libraries or a device list; only below the folders of `OVERLAID`.
     """
 
     name: str = "real-0"
@@ -61,7 +61,7 @@ class NodeOptions:
 
 
 class RealNode:
-    """`start()` returns when the node is Ready; `stop()` leaves nothing but its logs' folder."""
+    """`start()` returns when the node is Ready; `stop()` removes everything except the logs."""
 
     def __init__(self, plane: NodeControlPlane, options: NodeOptions | None = None) -> None:
         self.options = options or NodeOptions()
@@ -77,7 +77,7 @@ class RealNode:
     def start(self) -> None:
         """Start the node and wait until the API server shows it as Ready.
 
-        ControlPlaneError, with what to do, when this machine cannot run one.
+        Raises ControlPlaneError, with what to do, if this machine cannot run a node.
         """
         missing = missing_needs()
         if missing:
@@ -90,7 +90,7 @@ class RealNode:
             raise
 
     def stop(self) -> None:
-        """End every process of the node and remove its files; its logs stay with the plane's."""
+        """End all processes of the node and remove its files; its logs stay with the plane's."""
         if "reaper" in self._processes:
             self._processes["reaper"].kill()
         for process in self._processes.values():
@@ -128,17 +128,17 @@ class RealNode:
 
     @property
     def logs(self) -> Path:
-        """The folder with a log per program of the node."""
+        """The folder with a log of each program of the node."""
         return self._plane.logs / self.name
 
     def import_image(self, archive: Path) -> None:
-        """Make the images of an archive known to kubelet, as if they had been pulled."""
+        """Import the images of an archive, as if kubelet had pulled them."""
         self.run("ctr", "--namespace=k8s.io", "images", "import", "--local", str(archive))
 
     def run(self, *command: str, timeout_s: float = IMPORT_TIMEOUT_S) -> str:
-        """What a command inside the node's namespaces printed; `ctr` and `runc` are on the path.
+        """The output of a command inside the node's namespaces; `ctr` and `runc` are on the path.
 
-        CalledProcessError, with its words, when it failed.
+        Raises CalledProcessError, with the output, if it fails.
         """
         done = subprocess.run(
             [*self._enter(), *command],
@@ -155,15 +155,15 @@ class RealNode:
         return done.stdout
 
     def start_program(self, program: Path, *flags: str) -> None:
-        """Run a program of the machine inside the node, until the node stops; its log is beside
-        those of the node's own."""
+        """Run a program of the machine inside the node, until the node stops; its log is in
+        `logs`."""
         argv = [*self._enter(), str(program), *flags]
         log = self.logs / f"{program.name}.log"
         self._processes[program.name] = Process(program.name, argv, log, self._environment())
         self._processes[program.name].start()
 
     def kill(self, program: str) -> None:
-        """`kill -9` containerd, kubelet or kube-proxy; containers live on."""
+        """`kill -9` containerd, kubelet or kube-proxy; containers keep running."""
         process = self._processes[program]
         for pid in _children(process.pid):
             os.kill(pid, signal.SIGKILL)
@@ -203,13 +203,13 @@ class RealNode:
         self._reaper_pid = self._inner_pids()[0]
 
     def _inner_pids(self) -> list[int]:
-        """The first process inside, once `unshare` has become itself and forked it."""
+        """PIDs of the first process inside, once `unshare` has started and forked it."""
         pids = _children(self._processes["reaper"].pid)
         here = Path("/proc/self/ns/net").readlink()
         return [each for each in pids if Path(f"/proc/{each}/ns/net").readlink() != here]
 
     def _lay_files(self, work: Path) -> None:
-        """Write the node's own files to where they are laid over the machine's."""
+        """Write the node's own files to the upper folders of its overlays."""
         self._place = self._make_place()
         contents = settings.files(self._place)
         for path, text in contents.items():
@@ -242,7 +242,7 @@ class RealNode:
         )
 
     def _mount(self, work: Path) -> None:
-        """Give the node its own view of the machine's files."""
+        """Mount the node's view of the machine's files."""
         lines = ["set -e", "mount -t tmpfs -o mode=755 node-run /run"]
         for folder in OVERLAID:
             upper, inner = _upper(work, folder), work / "overlay" / folder.replace("/", "-")
@@ -256,7 +256,7 @@ class RealNode:
             own.parent.mkdir(parents=True, exist_ok=True)
             own.write_text(Path("/proc/sys", setting).read_text())
             lines.append(f"mount --bind {own} /proc/sys/{setting}")
-        # Mounts that kubelet makes must be seen by containerd, and by no one outside.
+        # kubelet's mounts must propagate to containerd, but not out of the namespace.
         lines.append("mount --make-rshared /")
         self.run("sh", "-c", "\n".join(lines))
 
@@ -311,7 +311,7 @@ class RealNode:
 
 
 def _sweep_folders() -> None:
-    """Remove the work folders of runs that were killed."""
+    """Remove the work folders of killed runs."""
     for folder in Path(tempfile.gettempdir()).glob(f"{cgroups.PREFIX}*"):
         pid = folder.name.removeprefix(cgroups.PREFIX).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
@@ -323,7 +323,7 @@ def _upper(work: Path, folder: str) -> Path:
 
 
 def _target(work: Path, path: str) -> Path:
-    """Where a file of the node is written before the mounts are made; its folder is made."""
+    """Where a file of the node is written before mounting; creates its folder."""
     relative = path.lstrip("/")
     if not relative.startswith(tuple(f"{each}/" for each in OVERLAID)):
         known = ", ".join(f"/{each}" for each in OVERLAID)

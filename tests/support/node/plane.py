@@ -1,8 +1,8 @@
-"""A control plane that a real node can join: an address the node reaches, and a way back.
+"""A control plane that real nodes can join, with network connections in both directions.
 
-The API server itself stays on loopback. What differs from `ControlPlane`: its certificate also
-names the node side's addresses, it reaches kubelets by their InternalIP and webhook Services by
-their endpoints, and the Service `kubernetes` has an endpoint, which is a forwarder.
+The API server stays on loopback. Unlike in `ControlPlane`, its certificate also has the addresses
+on the nodes' side, it reaches kubelets by their InternalIP and webhook Services by their endpoints,
+and the endpoint of the Service `kubernetes` is a forwarder.
 """
 
 import sys
@@ -17,7 +17,7 @@ from tests.support.controlplane.process import Process
 from tests.support.node.network import Network, claim_network
 
 FORWARDER = Path(__file__).with_name("forwarder.py")
-#: The first address of the Services' range: the API server for pods.
+#: First address of the Service range: the API server for pods.
 SERVICE_ADDRESS = "10.96.0.1"
 PORT = 6443
 SERVICE_NAMES = (
@@ -39,7 +39,7 @@ class NodeControlPlane(ControlPlane):
 
     @property
     def node_url(self) -> str:
-        """The API server's URL as the nodes reach it."""
+        """The API server's URL for nodes."""
         return f"https://{self.network.gateway}:{PORT}"
 
     def node_kubeconfig(self, target: Path, identity: KeyPair) -> Path:
@@ -47,7 +47,7 @@ class NodeControlPlane(ControlPlane):
         return write_kubeconfig(target, self.node_url, self.authority.certificate, identity)
 
     def start(self) -> None:
-        """Start everything, and the door for nodes."""
+        """Start the control plane and the forwarder for nodes."""
         super().start()
         argv = [sys.executable, "-I", "-S", str(FORWARDER), self.network.gateway, str(PORT)]
         argv += [LOOPBACK, str(self.ports.api_server)]
@@ -63,7 +63,7 @@ class NodeControlPlane(ControlPlane):
         return self
 
     def stop(self, *, is_kept: bool = False, with_data: bool = False) -> None:
-        """End everything; as in `ControlPlane`."""
+        """End all processes, as in `ControlPlane`."""
         if self._forwarder is not None:
             self._forwarder.kill()
         super().stop(is_kept=is_kept, with_data=with_data)

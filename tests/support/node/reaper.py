@@ -1,4 +1,4 @@
-"""The first process inside a node's namespaces: it waits, and buries what others leave behind.
+"""The first process inside a node's namespaces: it waits, and reaps orphaned processes.
 
 Run as a script. When it ends, the kernel ends every process of the node and drops its mounts.
 """
@@ -10,7 +10,7 @@ CHILD = {signal.SIGCHLD}
 
 
 def reap() -> None:
-    """Collect every child that has ended."""
+    """Reap all children that have ended."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -1,6 +1,6 @@
-"""The configuration files of a node's programs, as they lie inside the node.
+"""The configuration files of a node's programs.
 
-Pure: addresses and names in, file contents out, by the path inside the node.
+Pure: addresses and names in, file contents out, by path inside the node.
 """
 
 import json
@@ -20,7 +20,7 @@ PROXY_KUBECONFIG = "/etc/kubernetes/kube-proxy.conf"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node is: its name and addresses, and what the machine gives it."""
+    """A node's name and addresses, and the resources of the machine that it gets."""
 
     name: str
     address: str
@@ -33,7 +33,7 @@ class Place:
 
 
 def files(place: Place) -> dict[str, str]:
-    """Path inside the node and content of every configuration file but the kubeconfigs."""
+    """Path inside the node -> content of all configuration files except kubeconfigs."""
     return {
         CONTAINERD: containerd(place),
         CNI: json.dumps(network(place), indent=1),
@@ -80,7 +80,7 @@ conf_dir = "{Path(CNI).parent}"
 
 
 def network(place: Place) -> dict[str, object]:
-    """Each pod has a wire of its own to the node, which routes."""
+    """The CNI configuration: each pod has its own interface to the node, which routes."""
     ranges = [[{"subnet": place.pods}]]
     address = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]}
     return {
@@ -108,7 +108,7 @@ def kubelet(place: Place) -> dict[str, object]:
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
         "localStorageCapacityIsolation": False,
-        # The disk is the machine's, not the test's.
+        # The machine's disk is shared, so how full it is must not matter.
         "evictionHard": {"memory.available": "1Mi"},
         "imageGCHighThresholdPercent": 100,
         "makeIPTablesUtilChains": False,
@@ -126,7 +126,7 @@ def proxy(place: Place) -> dict[str, object]:
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": PROXY_KUBECONFIG},
         "clusterCIDR": place.all_pods,
-        # Kernel settings of connection tracking belong to the machine: zero leaves them alone.
+        # Kernel settings of connection tracking belong to the machine; zero leaves them unchanged.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s"}
         | {"tcpCloseWaitTimeout": "0s"},
         "hostnameOverride": place.name,

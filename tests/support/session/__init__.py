@@ -1,1 +1,1 @@
-"""What concerns a test run as a whole, on one process or on several workers."""
+"""Hooks for a test run as a whole, in one process or on several workers."""

@@ -1,4 +1,4 @@
-"""Lines below the results of a run, whichever worker they come from."""
+"""Lines below the results of a run, from all workers."""
 
 import pytest
 
@@ -6,7 +6,7 @@ _LINES: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def add_line(config: pytest.Config, line: str) -> None:
-    """Show a line below the results."""
+    """Add a line below the results."""
     config.stash.setdefault(_LINES, []).append(line)
 
 

@@ -1,13 +1,12 @@
 """Which tests stay together when pytest-xdist runs several workers, and in which order they start.
 
-Every worker has a control plane of its own (other ports, other files), so tests of different
-workers share nothing but the processor. What must stay on one worker is what shares a fixture: a
-folder with one stage for all its tests, or a module whose fixture starts programs. Everything
-else is handed out test by test.
+Every worker has its own control plane (ports and files), so tests of different workers share only
+the CPU. Tests that share a fixture stay on one worker: those of a folder with one stage, or of a
+module whose fixture starts programs. All other tests are distributed one by one.
 
-Long units come first, so that no worker ends long before another. Tests with a control plane wait
-more than they compute, others only compute: evenly mixed, they keep the processor busy from the
-start to the end. Short tests come last, for they end at nearly the same time on all workers.
+Long units come first, so that no worker ends long before another. Tests with a control plane mostly
+wait and others compute, so both kinds are mixed evenly, which keeps the CPU busy. Short tests come
+last, since they end at nearly the same time on all workers.
 """
 
 from collections.abc import Sequence
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-#: Folders and modules in which all tests share one stage, or what they computed, in the order in
-#: which they start.
+#: Folders and modules in which all tests share one stage or computed results, in the order of
+#: their start.
 WHOLE = ("tests/faults/", "tests/e2e/", "tests/attacks/", "tests/scenarios/test_unrelated.py")
 #: Folders in which the tests of a module share programs.
 BY_MODULE = ("tests/integration/",)
@@ -29,7 +28,7 @@ LAST = ("tests/unit/",)
 
 
 def unit_of(nodeid: str) -> str:
-    """The tests with which this one stays on a worker, as a prefix of their node ids."""
+    """The unit of a test: the common prefix of the node ids that stay on its worker."""
     for folder in WHOLE:
         if nodeid.startswith(folder):
             return folder
@@ -39,10 +38,10 @@ def unit_of(nodeid: str) -> str:
 
 
 def places(nodeids: Sequence[str]) -> dict[str, tuple[int, float]]:
-    """The place of each test in a distributed run; tests of equal places keep their order.
+    """The position of each test in a distributed run; tests with equal positions keep their order.
 
-    Between the first units and the last tests, each series of alike units (the modules of a folder,
-    the cases of a test) takes up the whole run.
+    Between the first units and the last tests, each series (the modules of a folder, the cases of a
+    test) is spread evenly over the run.
     """
     all_series: dict[str, dict[str, int]] = {}
     for nodeid in nodeids:
@@ -61,13 +60,13 @@ def places(nodeids: Sequence[str]) -> dict[str, tuple[int, float]]:
 
 
 def _series_of(nodeid: str) -> str:
-    """What the test's unit is one of: the cases of a test function, else the units of a folder."""
+    """The series of the test's unit: the cases of a test function, else the units of a folder."""
     function, bracket, _ = unit_of(nodeid).partition("[")
     return function if bracket else function.split("::")[0].rpartition("/")[0]
 
 
 def scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """Hands out units of `unit_of` in the order in which the workers collected them."""
+    """Distributes units (`unit_of`) in the order in which the workers collected them."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415  # only several workers need it
 
     class ByUnit(LoadScopeScheduling):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Hooks of a whole run: who runs what, what workers hand over, and what is said at the end."""
+"""Hooks of a test run: distribution over workers, data that workers hand over, and the summary."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class _FailuresAtOnce:
-    """Names each test that fails when it fails: a run that is cut short has said what it knew."""
+    """Prints each failure at once, so that an interrupted run has reported it."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write the test's name and the last line of what it raised."""
+        """Print the test's name and the last line of its error."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and reporter is not None:
             crash = getattr(report.longrepr, "reprcrash", None)
@@ -27,14 +27,14 @@ class _FailuresAtOnce:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Follow the run where it is shown, not on workers."""
+    """Report failures in the main process, not on workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_FailuresAtOnce(config))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests in the order of a distributed run where several workers share it."""
+    """Order the tests for a distributed run if there are several workers."""
     if hasattr(config, "workerinput"):
         places = distribution.places([item.nodeid for item in items])
         items.sort(key=lambda item: places[item.nodeid])
@@ -42,13 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """Hand out tests as `distribution` says."""
+    """Distribute tests by `distribution`."""
     return distribution.scheduler(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Judge what is judged over the whole run; a worker hands over what it saw instead."""
+    """Judge the whole run; a worker hands over its data instead."""
     config = session.config
     output = getattr(config, "workeroutput", None)
     if output is not None:
@@ -68,7 +68,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take what a worker that ended hands over; one that crashed has nothing."""
+    """Receive the data of a worker that ended; one that crashed has none."""
     output = getattr(node, "workeroutput", {})
     for line in output.get("lines", []):
         closing.add_line(node.config, line)
@@ -78,6 +78,6 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Show the lines."""
+    """Print the lines below the results."""
     for line in closing.lines(config):
         terminalreporter.write_line(line)

@@ -1,8 +1,8 @@
-"""Rights granted are rights used: compared when a run has ended, over all its control planes.
+"""Compares granted and used rights at the end of a run, over all its control planes.
 
-`manifests/base` grants rights; the audit logs of the API servers say which of them our programs
-used. Judged are runs of all integration tests; a part of them proves nothing: it neither uses all
-that is granted, nor shows that a request that was refused once is allowed at other times.
+`manifests/base` grants rights; the audit logs of the API servers show which of them our programs
+used. Only runs of all integration tests are judged: a partial run does not use all rights, and
+cannot show that a request that was refused once is allowed at other times.
 """
 
 from pathlib import Path
@@ -12,9 +12,9 @@ import pytest
 from tests.support.rights import Right, Use, granted, not_granted, not_used, used
 
 INTEGRATION = Path(__file__).resolve().parents[2] / "integration"
-#: Options with which some tests are left out.
+#: Options that leave out some tests.
 CHOOSING = ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly")
-#: A use between processes: account, group, resource, verb and name; program; whether allowed.
+#: A use as sent between processes: the right; program; whether it was allowed.
 Sent = tuple[tuple[str, str, str, str, str], str, bool]
 _USES: pytest.StashKey[set[Use]] = pytest.StashKey()
 
@@ -25,25 +25,25 @@ def remember_uses(config: pytest.Config, logs: Path) -> None:
 
 
 def sent_uses(config: pytest.Config) -> list[Sent]:
-    """What this worker saw, for the process that judges."""
+    """The uses that this worker saw, for the main process."""
     return [_sent(each) for each in config.stash.get(_USES, set())]
 
 
 def receive_uses(config: pytest.Config, sent: list[Sent]) -> None:
-    """Add what a worker saw."""
+    """Add the uses that a worker saw."""
     uses = {Use(Right(*right), program, is_allowed) for right, program, is_allowed in sent}
     config.stash.setdefault(_USES, set()).update(uses)
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether every integration test is part of this run."""
+    """Whether the run includes all integration tests."""
     asked = [Path(config.invocation_params.dir, each) for each in config.args]
     chosen = [each for each in CHOOSING if getattr(config.option, each, None)]
     return not chosen and any(INTEGRATION.is_relative_to(each) for each in asked)
 
 
 def faults(config: pytest.Config) -> list[str]:
-    """What is wrong with the rights, a line each. Where tests failed, not all uses were seen."""
+    """Problems with the rights, a line each. If tests failed, not all uses were seen."""
     uses, grants = config.stash.get(_USES, set()), granted()
     wrong = [
         f"used and not granted: {use.program} as {use.right}" for use in not_granted(uses, grants)

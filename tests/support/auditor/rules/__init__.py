@@ -1,6 +1,6 @@
-"""The invariants, one module per subject. A rule sees every step and says what is wrong.
+"""The invariants, one module per subject. A rule sees every step and returns findings.
 
-Rules never look ahead and never ask the API; what depends on time uses the observer's clock.
+Rules do not look ahead or query the API; times are by the observer's clock.
 """
 
 from tests.support.auditor.rules.binding import Binding
@@ -13,7 +13,7 @@ from tests.support.auditor.rules.rule import Finding, Limits, Rule
 
 
 def all_rules(limits: Limits) -> list[Rule]:
-    """A fresh instance of every rule."""
+    """A new instance of every rule."""
     return [
         Cards(limits),
         Rows(limits),

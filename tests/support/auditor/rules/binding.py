@@ -1,12 +1,12 @@
 """B1, B2, B3: how a pod gets its node.
 
-B1: bound only with no gate left, to a node that is schedulable and with healthy cards, both when
-the row is written and when the pod is bound (a state counts once it was visible for `lag_s`).
+B1: a pod is bound only without gates, to a schedulable node and healthy cards, both when the row is
+written and when the pod is bound (a state counts once it was visible for `lag_s`).
 
 B2: a pod is bound once; its node never changes.
 
-B3: node and cards arrive in one write. So no unbound pod carries the cards annotation, a GPU pod
-is not created with a node, and a bound one carries exactly the cards of its row.
+B3: node and cards are set in one write. So no unbound pod has the cards annotation, no GPU pod is
+created with a node, and a bound pod has exactly the cards of its row.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.support.auditor.world import Step, World
 
 
 class Binding(Rule):
-    """Judges the step that gives a pod its node, and the cards annotation always."""
+    """Judges the step that binds a pod, and the cards annotation at every step."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)

@@ -1,15 +1,14 @@
-"""A1, A2, A5: no card is given away twice, and what is bound stays where it is.
+"""A1, A2, A5: no card is allocated twice, and bound rows do not change.
 
-A1: on each card the reserved and bound rows of live pods take at most 1000 milli and at most the
-card's MiB. Rows `nominated` are not in that sum: they hold a place that victims are still
-leaving. They are held to two rules of their own, which together mean that claims do not overlap
-once the victims are gone: the nominated rows of a card fit on it together, and a reservation that
-appears leaves room for the nominated rows of other pods.
+A1: on each card the reserved and bound rows of live pods hold at most 1000 milli and at most the
+card's MiB. `nominated` rows do not count in this sum, since their victims still hold the card. Two
+rules ensure that rows do not overlap once the victims are gone: the nominated rows of a card fit on
+it together, and a new reservation leaves room for the nominated rows of other pods.
 
 A2: a row of a whole card has that card to itself.
 
-A5: a bound row's cards do not change, and it does not move to another node. What keeps a place for
-a pod's successor is not the pod's own and may go.
+A5: a bound row's cards and node do not change. A row that keeps a place for the pod's successor is
+a separate row and may be removed.
 """
 
 from collections import defaultdict
@@ -24,7 +23,7 @@ Claim = tuple[RowSeen, Share]
 
 
 class Cards(Rule):
-    """A1, A2 on every revision of a GpuNode; A5 between two of them."""
+    """Judges A1 and A2 at every revision of a GpuNode, and A5 between two revisions."""
 
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
         if step.change.kind != "GpuNode":
@@ -74,7 +73,7 @@ def _card_findings(ledger: LedgerSeen, index: int, claims: list[Claim]) -> Itera
 
 
 def _crowded_out(world: World, before: LedgerSeen | None, after: LedgerSeen) -> Iterator[Finding]:
-    """New reservations on cards where they leave no room for another pod's nominated row."""
+    """New reservations that leave no room for another pod's nominated row on the card."""
     known = {row.uid for row in before.rows} if before else set()
     for row in after.rows:
         if row.uid in known or not world.holds(row):

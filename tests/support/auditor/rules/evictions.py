@@ -1,26 +1,26 @@
 """E2: which pods may be evicted.
 
-The API server evicts a pod by two writes: the first marks it (condition DisruptionTarget), the
-second tells it to leave (deletionTimestamp). The second is the eviction; where an etcd that is
-killed lets only the first land, the pod stays, marked, and a later plan may decide otherwise. The
-ledger and the quotas as of the eviction's revision say whether it was allowed, and the event
-regarding the pod says what it was for:
+The API server evicts a pod in two writes: the first marks it (condition DisruptionTarget), the
+second deletes it (deletionTimestamp). The second is the eviction: if etcd is killed between them,
+the pod stays, marked, and a later plan may decide otherwise. Whether the eviction was allowed
+follows from the ledger and the quotas at its revision, and its purpose from the event about the
+pod:
 
-- `Reclaimed`: preemptible, and its project or its department was above its quota. A place that
-  is held for a pod of the queue (a `nominated` row) counts as had, also one that is kept for the
-  successor of a moved pod, once that pod is told to leave. What other
-  members of its gang hold counts, evicted or not, since a gang leaves whole; pods evicted earlier
-  do not. What ended by itself within the last `lag_s` counts too: the decider may not have seen it.
-- `Preempted`: preemptible, and a pod of its project with higher priority waits.
-- `Moved`, `NodeEmptied`: preemptible, made again by an owner, and its successor has a place on
-  another node: a `nominated` row that keeps it is there when the pod is told to leave.
+- `Reclaimed`: the pod is preemptible, and its project or department was above its quota. These
+  count as held: `nominated` rows of the queue, also those for the successor of a moved pod once
+  that pod is deleted; rows of other members of its gang, evicted or not, since a gang is evicted
+  whole; and rows of pods that ended within the last `lag_s`, which the controller may not have
+  seen. Rows of pods that were evicted earlier do not count.
+- `Preempted`: the pod is preemptible, and a pod of its project with higher priority is pending.
+- `Moved`, `NodeEmptied`: the pod is preemptible and has an owner that creates it again, and when it
+  is deleted, a `nominated` row keeps a place for its successor on another node.
 - `GangStale`: always allowed.
-- `Unledgered`: always allowed; what claims hold beyond a row is not looked at.
+- `Unledgered`: always allowed; cards that claims hold beyond a row are not examined.
 
-An eviction that no event explains (its controller may have been killed before it could tell) is
-judged when the audit ends: as a move if a place is kept for its successor, else as reclaim. If
-other writes of the pod or some seconds came after the mark, its deletion may be another program's
-or a user's, and only an event can tell.
+An eviction without an event (the controller may have been killed before it wrote it) is judged when
+the audit ends: as a move if a place is kept for a successor, else as reclaim. If other writes of
+the pod, or some seconds, lie between mark and deletion, another program or a user may have deleted
+the pod, and only an event can tell.
 """
 
 from collections import deque
@@ -41,15 +41,16 @@ EXPLAINS = (
     Reason.GANG_STALE,
     Reason.UNLEDGERED,
 )
-#: The API server's two writes of an eviction are no further apart.
+#: The longest time between the API server's two writes of an eviction.
 ONE_REQUEST_S: Final = 5
 
 
 @dataclass(slots=True, frozen=True)
 class _Eviction:
-    """What was true of an evicted pod at its eviction's revision.
+    """An evicted pod and its queue at the revision of the eviction.
 
-    `is_certain`: the mark was the write before, of the same request; else only an event can tell.
+    `is_certain`: the previous write of the pod was the mark, of the same request; else only an
+    event proves that Ballast evicted it.
     """
 
     pod: PodSeen
@@ -63,7 +64,7 @@ class _Eviction:
 
 @dataclass(slots=True, frozen=True)
 class _Ended:
-    """What a pod held that is gone. `gang`: it was evicted as a member of this group."""
+    """Cards that a pod held before it ended. `gang`: it was evicted as a member of this group."""
 
     seen_s: float
     gang: str
@@ -73,12 +74,12 @@ class _Ended:
 
 
 class Evictions(Rule):
-    """Remembers each eviction until what it was for is known."""
+    """Judges evictions, and keeps each until its purpose is known."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         self._open: dict[str, _Eviction] = {}
-        #: UIDs of pods; the mark was the last write of each.
+        #: UIDs of pods whose last write was the mark.
         self._just_marked: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._ended: deque[_Ended] = deque()
@@ -86,7 +87,7 @@ class Evictions(Rule):
 
     @property
     def n_open(self) -> int:
-        """How many evictions no event has explained yet."""
+        """Number of evictions without an event so far."""
         return len(self._open)
 
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
@@ -127,7 +128,8 @@ class Evictions(Rule):
             yield from self._close(pod.uid, self._reasons[pod.uid])
 
     def _standing_of(self, world: World, step: Step, pod: PodSeen, node: str) -> tuple[bool, str]:
-        """(above quota at some level, in words). The lower of now's and `lag_s` ago's quota."""
+        """(whether a queue is above its quota, in words), by the lower of the present quota and
+        that of `lag_s` ago."""
         pool = world.pool_of(node)
         project = next((row.project for _, row in world.rows_of(pod.uid)), pod.project)
         department = world.department_of(project)
@@ -155,7 +157,7 @@ class Evictions(Rule):
         return is_above, ", ".join(words)
 
     def _gone_lately(self, gang: str, now_s: float) -> Iterator[_Ended]:
-        """What still counts of what is gone, when a member of `gang` (or of none) goes."""
+        """Ended pods whose cards still count when a member of `gang` (or of none) is evicted."""
         longest_s = max(self.limits.lag_s, self.limits.gang_bind_s)
         while self._ended and now_s - self._ended[0].seen_s > longest_s:
             self._ended.popleft()
@@ -199,7 +201,7 @@ class Evictions(Rule):
             yield Finding("E2", subject, f"{why} at revision {case.revision}, but {case.standing}")
         if reason == Reason.PREEMPTED and not case.is_outranked:
             yield Finding("E2", subject, f"{why}, but nothing of higher priority waits")
-        # The place kept for a pod that ended while its eviction was under way is its successor's.
+        # If the pod ended during its eviction, the kept place belongs to its successor.
         is_moved = reason in (Reason.MOVED, Reason.NODE_EMPTIED) and not case.pod.has_ended
         if is_moved and not (case.pod.owner and case.is_kept):
             when = f"{why} at revision {case.revision}"
@@ -207,8 +209,8 @@ class Evictions(Rule):
 
 
 def _claims(world: World) -> Iterator[tuple[str, RowSeen]]:
-    """(node, row) of all that a queue has: what live pods hold or are promised, and what is kept
-    for the successors of pods that were moved."""
+    """(node, row) of all rows that count for queues: rows of live pods, nominated ones included,
+    and rows for successors of moved pods."""
     for node, ledger in world.ledgers.items():
         for row in ledger.rows:
             if row.keeps_for or world.is_live(row.uid):
@@ -218,7 +220,7 @@ def _claims(world: World) -> Iterator[tuple[str, RowSeen]]:
 def _still_counts(world: World, victim: PodSeen, row: RowSeen) -> bool:
     other = world.pods_by_uid.get(row.uid)
     if row.keeps_for:
-        # Until the pod that is moved is told to leave, it counts where it still is.
+        # Until the moved pod is deleted, it counts on its old node.
         return other is None or other.is_evicted
     if other is None or not other.is_evicted or row.uid == victim.uid:
         return True
@@ -226,7 +228,7 @@ def _still_counts(world: World, victim: PodSeen, row: RowSeen) -> bool:
 
 
 def _gang(pod: PodSeen) -> str:
-    """`namespace/group`, or nothing for a pod on its own."""
+    """`namespace/group`; empty for a pod without a group."""
     return f"{pod.namespace}/{pod.group}" if pod.group else ""
 
 

@@ -1,9 +1,9 @@
 """G1: a gang runs whole or not at all.
 
-A gang is partial while some of its pods are bound and stay, and these and those that have
-completed are together fewer than minMember. It may be partial for `gang_bind_s` while it starts;
-one that was whole and lost a member has `gang_stale_s` besides, in which the member may come back
-or the rest be stopped.
+A gang is partial while some of its pods are bound and not terminating, and these and the completed
+ones are together fewer than minMember. It may be partial for `gang_bind_s` while it starts. A gang
+that was whole and lost a member has `gang_stale_s` in addition, for the member to return or the
+other members to be stopped.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class _Partial:
 
 
 class Gangs(Rule):
-    """Counts bound members at every step; the clock decides."""
+    """Counts bound members at every step, and judges by the clock."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
@@ -77,7 +77,7 @@ class Gangs(Rule):
 
 
 def _count(world: World, key: str) -> tuple[int, int, int]:
-    """(minMember, pods that are bound and stay, pods that have completed)."""
+    """(minMember, bound pods that are not terminating, completed pods)."""
     pods = world.group_pods(key)
     group = world.groups.get(key)
     minimum = group.min_member if group else max((pod.min_member for pod in pods), default=0)

@@ -1,14 +1,14 @@
-"""Q1, Q2, Q4: quotas of non-preemptible work, and whether the published figures are true.
+"""Q1, Q2, Q4: quotas of non-preemptible pods, and correctness of the published figures.
 
-Q1: non-preemptible work of a queue does not grow beyond its quota, in the project and in its
-department, per node pool. What a quota edit leaves in excess may stay but not grow. The quota is
-not part of the ledger's compare-and-swap, so the greater of now and `lag_s` ago counts.
+Q1: non-preemptible pods of a queue do not grow beyond its quota, per node pool, in the project and
+in its department. An excess after a quota edit may stay but not grow. The quota is not part of the
+ledger's compare-and-swap, so the larger of the present quota and that of `lag_s` ago counts.
 
-Q2, at rest: the fair shares of a department's projects are together at most the department's, and
-those of the departments at most the pool's cards (or the quotas, where those promise more).
+Q2, at rest: the fair shares of a department's projects add up to at most the department's, and
+those of departments to at most the pool's cards (or the quotas, if these are larger).
 
-Q4, at rest: what a queue says is allocated is what the rows of its pods hold. While a place is
-held for a workload that waits for victims, its `nominated` rows may be counted or not.
+Q4, at rest: a queue's published allocation is what the rows of its pods hold. `nominated` rows of a
+workload that waits for victims may be counted or not.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ Queue = tuple[str, str, str]
 
 
 class Queues(Rule):
-    """Q1 at every row that appears; Q2 and Q4 at rest."""
+    """Judges Q1 at every new row, and Q2 and Q4 at rest."""
 
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
         if not isinstance(step.after, LedgerSeen):
@@ -73,7 +73,7 @@ def _counts(row: RowSeen) -> bool:
 
 
 def _queues_of(world: World, project: str, pool: str) -> list[Queue]:
-    """The queues that exist and are charged for a row of this project."""
+    """The existing queues that are charged for a row of this project."""
     queues: list[Queue] = []
     if project in world.projects:
         queues.append(("GpuProject", project, pool))

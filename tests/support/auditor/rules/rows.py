@@ -1,16 +1,16 @@
 """A3, A4 and the fence R1: every bound pod has its row, every row has its pod.
 
-A3: a bound GPU pod that lives has exactly one row, on its node, not `nominated`, and equal to what
-it asked for. Besides, a pod that is moved has a `nominated` row on another node, which keeps the
-place for its successor and names the owner that makes it. Two leaders can each write such a row, on
-two nodes; the second one is freed within `orphan_row_s`.
+A3: a live bound GPU pod has exactly one row, on its node, not `nominated`, and equal to its
+request. A pod that is moved also has a `nominated` row on another node, which keeps the place for
+its successor and names the owner that creates it. Two leaders may each write such a row, on two
+nodes; the second is freed within `orphan_row_s`.
 
-A4: a row whose pod is gone or has ended is freed within `orphan_row_s`, one that keeps the place of
-its successor within `kept_row_s`.
+A4: a row is freed within `orphan_row_s` after its pod ended or was deleted, a row for a successor
+within `kept_row_s`.
 
-R1 is our protocol's own: a pod is released (our gate removed, with a plan) only when the row of
-that plan is in the ledger, and that row is not freed while the pod still carries the plan, lives
-and is not bound, since a Binding for it may be under way.
+R1, of Ballast's protocol: a pod is released (our gate removed, with a plan) only when the row of
+that plan is in the ledger. That row is not freed while the pod has the plan, is live and not bound,
+since a Binding for it may be in flight.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from tests.support.auditor.world import HOLDING, Step, World
 
 
 class Rows(Rule):
-    """Judges pods against rows whenever either changes."""
+    """Compares pods and rows whenever one of them changes."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        #: (node, uid) of a row without a live pod -> since when.
+        #: (node, UID) of a row without a live pod -> observer's clock when that began.
         self._orphan_since: dict[tuple[str, str], float] = {}
         self._told: set[tuple[str, str]] = set()
-        #: UID of a pod with more than one kept place -> since when.
+        #: UID of a pod with more than one kept place -> observer's clock when that began.
         self._doubled_since: dict[str, float] = {}
 
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ class Rows(Rule):
                 )
 
     def _doubled(self, world: World, now_s: float) -> Iterator[Finding]:
-        """Pods for whose successors more than one place has been kept for too long."""
+        """Pods with more than one row for their successor for too long."""
         kept: dict[str, list[tuple[str, RowSeen]]] = {}
         for ledger in world.ledgers.values():
             for row in ledger.rows:

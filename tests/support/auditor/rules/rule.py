@@ -1,4 +1,4 @@
-"""What every rule is: a judge of steps, of elapsed time, and of the state at rest."""
+"""The base of all rules: a rule judges steps, elapsed time, and the state at rest."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from tests.support.auditor.world import Step, World
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """Something that must not be. `invariant` is its name in the list of invariants."""
+    """A violation; `invariant` is the name in the list of invariants."""
 
     invariant: str
     subject: str
@@ -18,12 +18,12 @@ class Finding:
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """How long what is wrong may last, in seconds of the observer's clock.
+    """How long a wrong state may last, in seconds of the observer's clock.
 
-    `lag_s` is how stale a watch cache may be: a quota, a cordon or a sick card counts against a
-    writer only once it has been visible for that long. `kept_row_s` is for rows that keep the place
-    of a moved pod's successor: they outlive their pod on purpose. `settled_s` is enough instead of
-    `rest_s` where all that is judged at rest is true by then.
+    `lag_s` is how stale a watch cache may be: a quota, a cordon or an unhealthy card counts only
+    once it has been visible for that long. `kept_row_s` is for rows that keep the place of a moved
+    pod's successor and so outlive their pod. `settled_s` suffices instead of `rest_s` if all that
+    is judged at rest is true by then.
     """
 
     lag_s: float = 5.0
@@ -36,32 +36,32 @@ class Limits:
 
 
 class Rule:
-    """Judges nothing; rules override what they need. All methods leave the world as it is."""
+    """A rule without findings; rules override what they need. No method changes the world."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._standing: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
-        """What this step made wrong; `world` is as it is after the step."""
+        """Violations that this step causes; `world` is the state after the step."""
         return iter(())
 
     def on_tick(self, world: World, now_s: float) -> Iterator[Finding]:
-        """What has been wrong for too long by now."""
+        """States that have been wrong for too long."""
         return iter(())
 
     def on_baseline(self, world: World) -> Iterator[Finding]:
-        """What is wrong in the state in which the observer found the cluster."""
+        """Violations in the initial state."""
         return iter(())
 
     def at_rest(self, world: World) -> Iterator[Finding]:
-        """What must agree once nothing has changed for a while."""
+        """Violations at rest."""
         return iter(())
 
     def fresh(self, scope: str, found: Iterable[Finding]) -> list[Finding]:
-        """Of all that is wrong in `scope` now, what was not yet wrong when last asked.
+        """The findings in `scope` that the previous call for it did not have.
 
-        So a state that stays wrong over a thousand revisions is told once.
+        So a state that stays wrong over many revisions is reported once.
         """
         current = list(found)
         known = self._standing[scope]
