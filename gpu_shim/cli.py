@@ -30,20 +30,32 @@ class CaseVerdict(msgspec.Struct):
     refused: dict[str, str] = {}
 
 
+def _format_flag(help_: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`-o`, as the other commands have it."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(("table", "json")),
+        default="table",
+        show_default=True,
+        help=help_,
+    )
+
+
 @click.group("time-slicing")
 def time_slicing() -> None:
-    """Time-slicing on one card."""
+    """Run cases of time-slicing on one card."""
 
 
 @time_slicing.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--mode", type=click.Choice(["virtual", "real"]), default="virtual")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object for each case.")
+@_format_flag("json: one object a line for each case.")
 @click.option("--driver", type=_FOLDER, help="Real: folder of the libcuda.so.1 to run on.")
 @click.option("--libraries", type=_FOLDER, help="Real: our built libraries; default: built anew.")
 @click.option("--plans", default=12, show_default=True, help="Real: plans to measure.")
 @click.option("--only", default="", help="Only cases whose id contains this.")
-def run(paths: tuple[Path, ...], mode: str, is_json: bool, only: str, **real: Any) -> None:
+def run(paths: tuple[Path, ...], mode: str, output: str, only: str, **real: Any) -> None:
     """Run the cases of files and folders; the last line counts them.
 
     Virtual runs the policy alone and is exact. Real runs the arbiter and a process for each
@@ -53,10 +65,10 @@ def run(paths: tuple[Path, ...], mode: str, is_json: bool, only: str, **real: An
     loaded = load(paths)
     verdicts = [CaseVerdict(broken.id, "failed", [broken.why]) for broken in loaded.broken]
     for verdict in verdicts:
-        _tell(verdict, is_json)
+        _tell(verdict, output)
     for case in (case for case in loaded.cases if only in case.id):
         verdicts.append(_judge(case, runner(case)))
-        _tell(verdicts[-1], is_json)
+        _tell(verdicts[-1], output)
     sys.exit(_summary(verdicts))
 
 
@@ -95,8 +107,8 @@ def _judge(case: CardCase, outcome: CaseOutcome) -> CaseVerdict:
     )
 
 
-def _tell(verdict: CaseVerdict, is_json: bool) -> None:
-    if is_json:
+def _tell(verdict: CaseVerdict, output: str) -> None:
+    if output == "json":
         click.echo(msgspec.json.encode(verdict).decode())
         return
     click.echo(f"{verdict.verdict}  {verdict.id}")
@@ -113,7 +125,7 @@ def _summary(verdicts: Sequence[CaseVerdict]) -> int:
 
 @click.group()
 def gpu() -> None:
-    """The GPUs of one node."""
+    """Show the GPUs of one node."""
 
 
 @gpu.command()
@@ -124,8 +136,8 @@ def gpu() -> None:
     "--every", default=2.0, type=click.FloatRange(0.1), show_default=True, help="Seconds per view."
 )
 @click.option("--once", is_flag=True, help="One view, then end.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object for each view.")
-def top(url: str, every: float, once: bool, is_json: bool) -> None:
+@_format_flag("json: one object a line for each view.")
+def top(url: str, every: float, once: bool, output: str) -> None:
     """Show cards and pods, with memory and time used against entitled, until stopped.
 
     On a cluster, first: kubectl -n ballast-node port-forward POD 8890, with the agent of the node.
@@ -135,7 +147,7 @@ def top(url: str, every: float, once: bool, is_json: bool) -> None:
     while True:
         try:
             found = watcher.look(every)
-            said = msgspec.json.encode(found).decode() if is_json else text(found)
+            said = msgspec.json.encode(found).decode() if output == "json" else text(found)
         except TopError as error:
             # A replaced agent is back soon; one that never answered is an error.
             if once or not said:
@@ -143,7 +155,7 @@ def top(url: str, every: float, once: bool, is_json: bool) -> None:
             click.echo(str(error), err=True)
             time.sleep(every)
             continue
-        if not is_json:
+        if output == "table":
             click.clear()
         click.echo(said)
         if once:

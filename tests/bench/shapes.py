@@ -125,7 +125,7 @@ def _write(file: Path, *arguments: str) -> None:
 
 def _time(file: Path) -> dict[str, Any]:
     """The timing of the one case in the file."""
-    command = [sys.executable, "-m", "extender", "bench", "cycle", "--json"]
+    command = [sys.executable, "-m", "extender", "bench", "cycle", "-o", "json"]
     command += ["--shape", str(file), "--repeat", str(N_RUNS)]
     done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S, cwd=ROOT)
     timing: dict[str, Any] = json.loads(done.stdout)[0]

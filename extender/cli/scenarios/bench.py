@@ -1,12 +1,12 @@
 """`ballast bench`: times scheduling cycles on the cluster of a scenario file."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from extender.cli.terminal.commands import Commands
+from extender.cli.terminal.flags import format_flag
 
 
 @click.group(cls=Commands)
@@ -30,13 +30,14 @@ _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", 
     "--repeat", default=3, show_default=True, type=click.IntRange(1, 1000), help="Number of runs."
 )
 @click.option("--stages", "by_stage", is_flag=True, help="Also time each stage, with more runs.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")
-def cycle(shape: Path, repeat: int, by_stage: bool, is_json: bool) -> None:
+@format_flag(("table", "json", "yaml"))
+def cycle(shape: Path, repeat: int, by_stage: bool, output: str) -> None:
     """Time one cycle: all stages, with the model in memory, each run on a new snapshot."""
     from rich.console import Console
     from rich.table import Table
 
     from extender.cli.scenarios.cycle_timing import time_case
+    from extender.cli.terminal.show import echo_data
     from extender.scenario.errors import ScenarioError
     from extender.scenario.load import load
 
@@ -47,8 +48,7 @@ def cycle(shape: Path, repeat: int, by_stage: bool, is_json: bool) -> None:
         found = [time_case(case, repeat, by_stage=by_stage) for case in loaded.cases]
     except ScenarioError as error:
         raise click.ClickException(str(error)) from error
-    if is_json:
-        print(json.dumps([asdict(each) for each in found], indent=2))
+    if echo_data(output, [asdict(each) for each in found]):
         return
     table = Table(*_TITLES, box=None, pad_edge=False)
     for each in found:

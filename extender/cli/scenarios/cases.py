@@ -16,38 +16,42 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from extender.cli.terminal.output import STDOUT, plain
+from extender.cli.terminal.output import plain
+from extender.cli.terminal.show import echo_data
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import Loaded, load
 from extender.scenario.model.case import Case
 from extender.scenario.narrative import Story
 from extender.scenario.run import Report, Write, run_case, stories
 
+#: The file name that stands for standard output.
+_STDOUT: Final = "-"
 #: The most cases that an error message lists.
 _MOST_LISTED: Final = 8
 #: Wider than any table, in characters.
 _WIDEST: Final = 10_000
 
 
-def run_cases(paths: tuple[Path, ...], decisions_to: str | None, is_json: bool) -> None:
+def run_cases(paths: tuple[Path, ...], decisions_to: str | None, output: str) -> None:
     """Run all cases and check their expectations; exits with 1 if any case fails."""
-    if is_json and decisions_to == STDOUT:
-        raise click.UsageError("--json and --decisions - both write to standard output; use one")
+    if output != "table" and decisions_to == _STDOUT:
+        raise click.UsageError(
+            f"-o {output} and --decisions - both write to standard output; use one"
+        )
     loaded = load(paths)
     _print_notes(loaded)
     with _decisions(decisions_to, loaded) as write:
         reports = [Report(each.id, "failed", [each.why]) for each in loaded.broken]
         reports += (_run(loaded, case, write) for case in loaded.cases)
     counts = {word: sum(report.result == word for report in reports) for word in _COLOURS}
-    if is_json:
-        print(json.dumps({"cases": [_as_case(loaded, r) for r in reports], **counts}, indent=2))
-    else:
+    cases = [_as_case(loaded, report) for report in reports]
+    if not echo_data(output, {"cases": cases, **counts}):
         _print_reports(reports)
         print(", ".join(f"{n} {word}" for word, n in counts.items()))
     sys.exit(1 if counts["failed"] else 0)
 
 
-def show_cases(path: Path, id_: str, is_json: bool) -> None:
+def show_cases(path: Path, id_: str, output: str) -> None:
     """Print the decisions on the cases; exits with 1 if any case cannot be used."""
     loaded = load([path])
     _print_notes(loaded)
@@ -59,12 +63,10 @@ def show_cases(path: Path, id_: str, is_json: bool) -> None:
         except ScenarioError as error:
             wrong.append(f"{loaded.files[case.id]}: {error}")
             continue
-        if is_json:
-            results.append({"id": case.id, "cycles": [_as_json(story) for story in found]})
-        else:
+        results.append({"id": case.id, "cycles": [_as_json(story) for story in found]})
+        if output == "text":
             _print_stories(case, found)
-    if is_json:
-        print(json.dumps(results, indent=2))
+    echo_data(output, results)
     for why in wrong:
         click.echo(f"Error: {plain(why)}", err=True)
     sys.exit(1 if wrong else 0)
@@ -79,7 +81,7 @@ def _decisions(to: str | None, loaded: Loaded) -> Iterator[Write | None]:
     if to is None:
         yield None
         return
-    if to != STDOUT and any(_is_same(Path(to), file) for file in loaded.files.values()):
+    if to != _STDOUT and any(_is_same(Path(to), file) for file in loaded.files.values()):
         message = f"'{to}': the cases are in it; accepted: any other file"
         raise click.BadParameter(message, param_hint="'--decisions'")
     try:

@@ -1,6 +1,5 @@
 """Implementation of `ballast simulate`: runs cases for days and prints the figures of queues."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from extender.cli.terminal.output import plain
+from extender.cli.terminal.show import echo_data
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import load
 from extender.scenario.longrun.simulate import as_time, simulate
@@ -36,7 +36,7 @@ _COLUMNS: Final = (
 
 
 def run_days(
-    path: Path, id_: str, days: float | None, seed: int | None, *, is_json: bool, has_events: bool
+    path: Path, id_: str, days: float | None, seed: int | None, *, has_events: bool, output: str
 ) -> None:
     """Run the cases for days and print their figures; exits with 1 if a bound of the file is missed
     or an invariant is broken."""
@@ -55,9 +55,7 @@ def run_days(
             wrong.append(str(error))
             continue
         reports.append(report.as_json())
-    if is_json:
-        print(json.dumps(reports, indent=2))
-    else:
+    if not echo_data(output, reports):
         for each in reports:
             _print(each)
     for why in wrong:

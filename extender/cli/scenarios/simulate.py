@@ -5,6 +5,8 @@ from typing import Final
 
 import click
 
+from extender.cli.terminal.flags import format_flag
+
 _HELP: Final = """\
 The file is a scenario with a section `simulate`:
 
@@ -37,10 +39,10 @@ See docs/simulate.md for what the figures mean.
 @click.option("--case", "id_", default="", help="Only the case with this id.")
 @click.option("--days", type=click.FloatRange(0, 3660, min_open=True), help="Days to run.")
 @click.option("--seed", type=int, help="Seed of random arrivals.")
-@click.option("--json", "is_json", is_flag=True, help="JSON instead of tables.")
 @click.option("--events", "has_events", is_flag=True, help="Print every decision, too.")
+@format_flag(("table", "json", "yaml"))
 def simulate_command(
-    path: Path, id_: str, days: float | None, seed: int | None, *, is_json: bool, has_events: bool
+    path: Path, id_: str, days: float | None, seed: int | None, *, has_events: bool, output: str
 ) -> None:
     """Run the cluster of a scenario file for days, and report what happened to its work.
 
@@ -48,4 +50,4 @@ def simulate_command(
     """
     from extender.cli.scenarios.days import run_days
 
-    run_days(path, id_, days, seed, is_json=is_json, has_events=has_events)
+    run_days(path, id_, days, seed, has_events=has_events, output=output)

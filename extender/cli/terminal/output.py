@@ -1,20 +1,14 @@
-"""Options and output that several commands share: trace folder, JSON file, progress bar, text."""
+"""Options and output that several commands share: trace folder, progress bar, text."""
 
-import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-
-#: The file name that stands for standard output.
-STDOUT: Final = "-"
 
 data_option = click.option(
     "--data",
@@ -23,40 +17,6 @@ data_option = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of the trace.",
 )
-json_option = click.option(
-    "--json",
-    "json_to",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    help="Write all figures here; - is standard output.",
-)
-
-
-@dataclass(slots=True, frozen=True)
-class Output:
-    """The target of `--json`: a file, standard output, or none."""
-
-    json_to: str | None
-
-    def check(self) -> None:
-        """Raise ClickException if the file's folder is missing, before the work begins."""
-        # Standard output, "-", has the folder ".".
-        if self.json_to and not (file := Path(self.json_to)).parent.is_dir():
-            raise click.ClickException(f"{file}: there is no folder {file.parent}")
-
-    def write(self, figures: Callable[[], Any]) -> None:
-        """Compute and write the figures if `--json` is set; raises ClickException on failure."""
-        if not self.json_to:
-            return
-        try:
-            with click.open_file(self.json_to, "w", encoding="utf-8") as out:
-                out.write(json.dumps(figures(), indent=1) + "\n")
-        except OSError as error:
-            raise click.ClickException(f"{self.json_to}: {error.strerror}") from None
-
-    @property
-    def has_table(self) -> bool:
-        """Whether tables are printed: not if standard output gets the JSON."""
-        return self.json_to != STDOUT
 
 
 def bar() -> "Progress":

@@ -10,13 +10,9 @@ from typing import Final
 import click
 from rich.table import Table
 
-from extender.cli.terminal.output import (
-    Output,
-    bar,
-    data_option,
-    json_option,
-    wide_console,
-)
+from extender.cli.terminal.flags import format_flag
+from extender.cli.terminal.output import bar, data_option, wide_console
+from extender.cli.terminal.show import echo_data
 from extender.cli.terminal.span import Span
 from extender.lab.openb.data import DataError, load_cluster, load_reference, load_trace
 from extender.lab.openb.policies import POLICIES
@@ -54,21 +50,19 @@ _WIDE: Final = 120
     help="A pod list, as `default` or `cpu250`; several times. Default: the 17 with references.",
 )
 @click.option("--seeds", type=SEEDS, default="42-51", show_default=True)
-@json_option
+@format_flag(("table", "json", "yaml"))
 def openb(
     folder: Path,
     policies: tuple[str, ...],
     traces: tuple[str, ...],
     seeds: range,
-    json_to: str | None,
+    output: str,
 ) -> None:
-    """GPU allocation as pods of the openb trace (Alibaba, 2023) fill its cluster.
+    """Measure GPU allocation as pods of the openb trace (Alibaba, 2023) fill its cluster.
 
     By the protocol of Weng et al., USENIX ATC 2023: pods never end, a pod that does not fit is
     dropped, and 130 % of the cluster's GPUs are requested in the end.
     """
-    output = Output(json_to)
-    output.check()
     chosen = list(POLICIES) if "all" in policies else list(dict.fromkeys(policies))
     try:
         reference = load_reference(folder)
@@ -76,8 +70,7 @@ def openb(
     except DataError as error:
         raise click.ClickException(str(error)) from None
     summaries = summarise(runs, reference)
-    output.write(lambda: as_json(runs, summaries))
-    if output.has_table:
+    if not echo_data(output, as_json(runs, summaries)):
         _show(summaries)
 
 

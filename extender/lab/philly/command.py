@@ -11,13 +11,9 @@ import click
 from rich import box
 from rich.table import Table
 
-from extender.cli.terminal.output import (
-    Output,
-    bar,
-    data_option,
-    json_option,
-    wide_console,
-)
+from extender.cli.terminal.flags import format_flag
+from extender.cli.terminal.output import bar, data_option, wide_console
+from extender.cli.terminal.show import echo_data
 from extender.cli.terminal.span import Span
 from extender.lab.philly.figures import Figures, TenantFigures, summarise
 from extender.lab.philly.reference import BARS, Reference, reference_for
@@ -50,7 +46,7 @@ _WIDE: Final = 170
     type=click.IntRange(1, _MOST_NODES),
     default=64,
     show_default=True,
-    help="Nodes of 8 GPUs; the note has 64 (overload) and 80.",
+    help="Nodes of 8 GPUs; the jobs request 103 % of 64.",
 )
 @click.option(
     "--days",
@@ -104,7 +100,7 @@ _WIDE: Final = 170
     help="0 is the trace as it is; others submit each job up to a minute later.",
 )
 @click.option("--tenants", "has_tenants", is_flag=True, help="Show every tenant too.")
-@json_option
+@format_flag(("table", "json", "yaml"))
 def philly(  # noqa: PLR0913 - one for each option
     *,
     folder: Path,
@@ -118,16 +114,14 @@ def philly(  # noqa: PLR0913 - one for each option
     checkpoint_s: int | None,
     seeds: range,
     has_tenants: bool,
-    json_to: str | None,
+    output: str,
 ) -> None:
-    """Waits, fairness and idle GPUs of a shared cluster (Microsoft's Philly, 2017).
+    """Measure waits, fairness and idle GPUs of a shared cluster (Microsoft's Philly, 2017).
 
-    Eleven tenants submit 68,496 jobs in two months. Every policy is laid out for the same decisions
-    that the controller takes; private partitions, with which fairness is compared, always run too.
+    Eleven tenants submit 68,496 jobs in two months. The policy `ballast` decides as the
+    controller does; private partitions, with which fairness is compared, always run too.
     """
     names = _NAMES if "all" in policies else list(dict.fromkeys(policies))
-    output = Output(json_to)
-    output.check()
     try:
         trace = load_trace(folder, nodes, (days[0], days[-1]))
     except TraceError as error:
@@ -136,8 +130,7 @@ def philly(  # noqa: PLR0913 - one for each option
         cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, checkpoint_s
     )
     figures = _replay(trace, [rule_named(name) for name in names], pace, seeds)
-    output.write(lambda: as_json(trace, pace, figures))
-    if output.has_table:
+    if not echo_data(output, as_json(trace, pace, figures)):
         _show(trace, figures, has_tenants)
 
 

@@ -273,7 +273,7 @@ async def _decide_on_a_snapshot(scene: Asking, folder: Path) -> None:
     assert taken.returncode == 0, taken.stderr
     file = folder / "now.yaml"
     file.write_text(taken.stdout)
-    shown = await scene.ballast("scenario", "show", str(file), "--json")
+    shown = await scene.ballast("scenario", "show", str(file), "-o", "json")
     assert shown.returncode == 0, shown.stderr
     (cycle,) = json.loads(shown.stdout)[0]["cycles"]
     assert (cycle["placed"], cycle["leaving"]) == ([], [])
@@ -296,7 +296,7 @@ async def _decide_on_a_snapshot(scene: Asking, folder: Path) -> None:
     hashed = await scene.ballast("snapshot", "--anonymous", "-o", "json")
     assert not re.search(r"team-a|team-b|second|research", hashed.stdout), hashed.stdout
     (folder / "hashed.json").write_text(hashed.stdout)
-    shown = await scene.ballast("scenario", "show", str(folder / "hashed.json"), "--json")
+    shown = await scene.ballast("scenario", "show", str(folder / "hashed.json"), "-o", "json")
     (cycle,) = json.loads(shown.stdout)[0]["cycles"]
     assert (cycle["placed"], len(cycle["waiting"])) == ([], 2)
 

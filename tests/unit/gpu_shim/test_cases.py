@@ -74,7 +74,7 @@ def test_the_last_line_counts(file: Path) -> None:
 
 
 def test_json_is_one_object_for_each_case_before_the_count(file: Path) -> None:
-    _, lines = command(str(file), "--json")
+    _, lines = command(str(file), "-o", "json")
     assert json.loads(lines[0])["held"] == {"a": "25/2"}
     assert lines[1] == "1 passed, 0 failed, 0 skipped"
 

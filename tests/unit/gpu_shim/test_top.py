@@ -116,7 +116,7 @@ def test_a_pod_above_its_cap_is_marked() -> None:
 
 
 def test_programs_get_the_same_as_json(agent: str) -> None:
-    found = json.loads(run(agent, "--json").output)
+    found = json.loads(run(agent, "-o", "json").output)
     assert found["node"] == "node-1"
     assert found["cards"][0]["model"] == "H100"
     assert found["pods"][0]["entitled"] == 0.25

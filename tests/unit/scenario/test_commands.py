@@ -49,7 +49,7 @@ def test_run_succeeds_when_nothing_failed(tmp_path: Path) -> None:
 
 
 def test_run_as_json_has_cases_files_and_counts(mixed: Path) -> None:
-    told = json.loads(ballast("run", mixed, "--json").stdout)
+    told = json.loads(ballast("run", mixed, "-o", "json").stdout)
     assert (told["passed"], told["failed"], told["skipped"]) == (1, 2, 1)
     by_id = {each["id"]: each for each in told["cases"]}
     assert by_id["wrong"]["reasons"] == ["new: expected it bound, got 1 nominated"]
@@ -90,7 +90,7 @@ def test_decisions_never_take_the_place_of_the_cases(mixed: Path) -> None:
 
 
 def test_decisions_and_the_json_of_a_run_do_not_share_standard_output(mixed: Path) -> None:
-    done = ballast("run", mixed, "--json", "--decisions", "-")
+    done = ballast("run", mixed, "-o", "json", "--decisions", "-")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "both write to standard output" in done.stderr
 
@@ -149,7 +149,7 @@ def test_show_tells_one_case_in_sentences(tmp_path: Path) -> None:
 
 
 def test_show_as_json_has_the_same(tmp_path: Path) -> None:
-    told = json.loads(ballast("show", written(tmp_path, LENT), "--json").stdout)
+    told = json.loads(ballast("show", written(tmp_path, LENT), "-o", "json").stdout)
     (cycle,) = told[0]["cycles"]
     assert told[0]["id"] == "lent"
     assert cycle["placed"] == [
@@ -196,7 +196,7 @@ def test_show_has_a_sentence_for_everybody_who_waits(tmp_path: Path) -> None:
         (["stale-gangs", "reclaim"], "only stale-gangs and reclaim ran, and free places are"),
     ):
         of = entry(settings={"stages": stages, "preemption": False}, jobs=waits, queues=QUEUES)
-        (told,) = json.loads(ballast("show", written(tmp_path, of), "--json").stdout)
+        (told,) = json.loads(ballast("show", written(tmp_path, of), "-o", "json").stdout)
         waiting = told["cycles"][0]["waiting"]
         assert sorted(line.split()[0] for line in waiting) == ["large", "new"]
         assert why in str(waiting)
@@ -210,7 +210,7 @@ def test_show_tells_memory_in_mib_however_small_the_unit_of_the_case(tmp_path: P
 
 
 def test_bench_times_one_cycle_and_counts_what_it_decided(tmp_path: Path) -> None:
-    args = ["cycle", "--shape", str(written(tmp_path, LENT)), "--repeat", "2", "--json"]
+    args = ["cycle", "--shape", str(written(tmp_path, LENT)), "--repeat", "2", "-o", "json"]
     (timing,) = json.loads(CliRunner().invoke(bench, args).stdout)
     assert (timing["n_evicted"], timing["n_nominated"], timing["n_bound"]) == (1, 1, 0)
     assert len(timing["runs_ms"]) == 2
