@@ -111,11 +111,13 @@ def path_of(plural: str, namespace: str, root: str = "/api/v1", name: str = "") 
     return "/".join((root, *parts))
 
 
-def named(text: str) -> str:
-    """The name in `NAME` or `KIND/NAME`; raises UsageError."""
-    kind, slash, name = text.rpartition("/")
+def named(*words: str) -> str:
+    """The name in `NAME`, `KIND/NAME` or `KIND NAME`; raises UsageError."""
+    kind, slash, name = "/".join(words).rpartition("/")
     if not name or "/" in kind or (slash and not kind):
-        raise click.UsageError(f"{text!r} is neither NAME nor KIND/NAME, such as job/train-7")
+        raise click.UsageError(
+            f"{' '.join(words)!r} is neither NAME nor KIND/NAME, such as job/train-7"
+        )
     return name
 
 

@@ -18,15 +18,17 @@ from extender.cli.terminal.flags import (
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_workload)
+@click.argument(
+    "words", nargs=-1, required=True, metavar="[KIND] NAME", shell_complete=complete_workload
+)
 @namespace_flag
 @output_flags("table", "json", "yaml", "name")
 @cluster_flags
-def why(name: str, namespace: str, how: How, where: Where) -> None:
+def why(words: tuple[str, ...], namespace: str, how: How, where: Where) -> None:
     """Explain why NAME waits, and what would let it start.
 
-    NAME is a pod, a GpuPodGroup, or the owner of the pods: NAME, pod/NAME, job/NAME. Exit code 0 if
-    it runs or starts, 3 if it waits, 4 if it will never start.
+    NAME is a pod, a GpuPodGroup, or the owner of the pods: train-7, job/train-7, job train-7. Exit
+    code 0 if it runs or starts, 3 if it waits, 4 if it will never start.
 
     With -w the answer is printed again when it changes, until the work runs or can never start. A
     forecast that only advances with the clock is not a change.
@@ -36,7 +38,7 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
     from extender.cli.terminal.exits import NEVER, OK, WAITS
     from extender.cli.terminal.show import show_object, wait
 
-    wanted = named(name)
+    wanted = named(*words)
     space = space_of(Scope(namespace), where)
     path = path_of("explanations", space, "", wanted)
     before: dict[str, Any] = {}

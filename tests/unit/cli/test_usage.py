@@ -15,6 +15,8 @@ _GPUS = "is not a number of GPUs below 1000000 with at most three decimals, such
         ("why job/", f"'job/' {_NAME}"),
         ("why /a", f"'/a' {_NAME}"),
         ("why a/b/c", f"'a/b/c' {_NAME}"),
+        ("why job a b", f"'job a b' {_NAME}"),
+        ("why job/a b", f"'job/a b' {_NAME}"),
         ("why job/a%2f", "'a%2f' is not a name"),
         ("hold a job/", f"'job/' {_NAME}"),
         ("history a/b/c", f"'a/b/c' {_NAME}"),
