@@ -28,6 +28,10 @@ class ListenError(ValueError):
     """The address cannot be used; the message says what can."""
 
 
+class AddressError(ListenError):
+    """The address is wrong on every host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where to listen: "127.0.0.1:8888", "[::1]:8888", ":8888" (everywhere)."""
@@ -37,12 +41,12 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """The address in `text`; raises ListenError."""
+        """The address in `text`; raises AddressError."""
         host, colon, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536
         if not colon or not is_port:
-            raise ListenError(f"{text!r} is not an address such as 127.0.0.1:8888 or :8888")
+            raise AddressError(f"{text!r} is not an address such as 127.0.0.1:8888 or :8888")
         return cls(host or "::", int(port))
 
     @property

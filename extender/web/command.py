@@ -33,7 +33,7 @@ def web(**given: Any) -> None:
     import structlog
 
     from extender.api.shutdown import run_until_signal
-    from extender.http.server import ListenError
+    from extender.http.server import AddressError, ListenError
     from extender.kube.errors import KubeError
     from extender.web.program import WebOptions, run
 
@@ -44,5 +44,7 @@ def web(**given: Any) -> None:
     )
     try:
         asyncio.run(run_until_signal(run(WebOptions(**given))))
+    except AddressError as error:
+        raise click.UsageError(str(error)) from None
     except (ListenError, KubeError) as error:
         raise click.ClickException(str(error)) from None

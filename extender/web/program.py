@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from extender.http.app import Observed, build_observation_app
-from extender.http.server import Address, Listener, ListenError
+from extender.http.server import Address, AddressError, Listener
 from extender.kube.borrowed import check_no_credentials
 from extender.kube.client import Client
 from extender.kube.connection import Connection, Source, namespace_of
@@ -47,7 +47,7 @@ async def run(options: WebOptions) -> None:
     """Serve until cancelled; raises ListenError and Misconfigured."""
     address = Address.parse(options.listen)
     if not address.is_loopback:
-        raise ListenError(
+        raise AddressError(
             f"{options.listen} can be reached from other hosts, and requires no login: listen on"
             " 127.0.0.1, behind a proxy in the same pod where others are to reach it"
         )

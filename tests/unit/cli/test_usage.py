@@ -31,6 +31,8 @@ _GPUS = "is not a number of GPUs below 1000000 with at most three decimals, such
         ("run a --image i --gpu-memory -5", "--gpu-memory is MiB of one GPU, such as 8192"),
         ("run a --image i --gpu-memory 8192 --gpus 2", "and takes no --gpus"),
         ("run a --image i --run-time 1w", "--run-time: '1w' is not a time such as 1800, 30m or 2h"),
+        ("web --listen 8080", "'8080' is not an address such as 127.0.0.1:8888"),
+        ("web --listen 0.0.0.0:8080", "0.0.0.0:8080 can be reached from other hosts"),
         ("report usage --prices /nowhere", "File '/nowhere' does not exist"),
     ],
 )
