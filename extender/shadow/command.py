@@ -147,5 +147,5 @@ def _print(report: "ShadowReport") -> None:
     if n_left_out:
         out.print(f"the report is full: {_count(n_left_out, 'line')} of work and stops left out")
     for assumed in report.not_known:
-        out.print(f"not known: {assumed.count} {safe(assumed.text)}")
+        out.print(f"not known: {safe(assumed.text)} ({assumed.count})")
     click.echo("Each look was one decision on a copy; nothing was changed.", err=True)
