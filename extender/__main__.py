@@ -66,8 +66,10 @@ _ELSEWHERE: Final = {
     ),
     _REPLAY: _Elsewhere(f"{_LAB}.commands", "replay", "Replay published traces."),
     "bench": _Elsewhere("extender.cli.scenarios.bench", "bench", "Benchmark decisions."),
-    "time-slicing": _Elsewhere("gpu_shim.cli", "time_slicing", "Time-slicing on one card."),
-    "gpu": _Elsewhere("gpu_shim.cli", "gpu", "The GPUs of one node."),
+    "time-slicing": _Elsewhere(
+        "gpu_shim.cli", "time_slicing", "Run cases of time-slicing on one card."
+    ),
+    "gpu": _Elsewhere("gpu_shim.cli", "gpu", "Show the GPUs of one node."),
 }
 
 

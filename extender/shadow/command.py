@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from extender.cli.terminal.flags import Where, cluster_flags, format_flag
+from extender.cli.terminal.flags import Where, cluster_flags, examples, format_flag
 
 if TYPE_CHECKING:
     from extender.shadow.answers import ShadowReport
     from extender.shadow.record import Record
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "ballast shadow",
+        "ballast shadow --queues queues.yaml --minutes 60 --html report.html",
+    )
+)
 @click.option(
     "--queues",
     "files",

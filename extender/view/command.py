@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from extender.cli.completion.names import complete_project
-from extender.cli.terminal.flags import How, Where, cluster_flags, format_flag
+from extender.cli.terminal.flags import How, Where, cluster_flags, examples, format_flag
 
 if TYPE_CHECKING:
     from extender.view.picture import Picture
@@ -23,7 +23,14 @@ _SIGNS: Final = {
 }
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast whatif --quota vision=12 --quota search=4",
+        "kubectl ballast whatif --drain gpu-07",
+        "kubectl ballast whatif --job vision=4x8",
+        "ballast whatif --file now.yaml --limit vision=16",
+    )
+)
 @click.option(
     "--quota", "quotas", multiple=True, metavar="PROJECT=GPUS", help="Change the quota.",
     shell_complete=complete_project,

@@ -5,8 +5,15 @@ from typing import Any
 
 import click
 
+from extender.cli.terminal.flags import examples
 
-@click.command()
+
+@click.command(
+    epilog=examples(
+        "kubectl ballast web --open",
+        "kubectl ballast web -n vision --listen 127.0.0.1:8080",
+    )
+)
 @click.option("--listen", default="127.0.0.1:0", show_default=True, help="Port 0: any free one.")
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else ~/.kube/config.")
 @click.option("--context", default="", help="Context of the kubeconfig.")

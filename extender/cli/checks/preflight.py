@@ -2,10 +2,15 @@
 
 import click
 
-from extender.cli.terminal.flags import How, Where, cluster_flags, format_flag
+from extender.cli.terminal.flags import How, Where, cluster_flags, examples, format_flag
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast preflight",
+        "kubectl ballast preflight -n vision -o json",
+    )
+)
 @click.option(
     "--namespace",
     "-n",

@@ -5,12 +5,17 @@ from typing import Final
 
 import click
 
-from extender.cli.terminal.flags import Where, cluster_flags, format_flag
+from extender.cli.terminal.flags import Where, cluster_flags, examples, format_flag
 
 PEERS: Final = ("kai", "runai", "kueue", "hami", "volcano", "slurm")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "ballast convert --from kueue > ours.yaml",
+        "ballast convert --from slurm -f accounts.txt -f train.sh",
+    )
+)
 @click.option(
     "--from", "peer", required=True, type=click.Choice(PEERS), help="The other scheduler."
 )

@@ -4,12 +4,26 @@ from typing import Final
 
 import click
 
-from extender.cli.terminal.flags import How, Scope, Where, cluster_flags, output_flags, scope_flags
+from extender.cli.terminal.flags import (
+    How,
+    Scope,
+    Where,
+    cluster_flags,
+    examples,
+    output_flags,
+    scope_flags,
+)
 
 WHAT: Final = ("projects", "nodes", "gpus", "pods")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast top",
+        "kubectl ballast top pods -A",
+        "kubectl ballast top nodes -l nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB",
+    )
+)
 @click.argument("what", type=click.Choice(WHAT), default="projects")
 @click.option(
     "-l", "--selector", default="", metavar="SELECTOR", help="Labels of the nodes, or of the pods."

@@ -8,13 +8,19 @@ from extender.cli.terminal.flags import (
     Scope,
     Where,
     cluster_flags,
+    examples,
     output_flags,
     scope_flags,
     selector_flag,
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast history job/train-7",
+        "kubectl ballast history --evictions -n vision",
+    )
+)
 @click.argument("words", nargs=-1, metavar="[[KIND] NAME]", shell_complete=complete_workload)
 @click.option("--evictions", is_flag=True, help="Only evictions and moves.")
 @scope_flags

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from extender.cli.terminal.flags import cluster_flags
+from extender.cli.terminal.flags import cluster_flags, examples
 
 
 @click.group()
@@ -13,7 +13,12 @@ def report() -> None:
     """Report usage."""
 
 
-@report.command()
+@report.command(
+    epilog=examples(
+        "kubectl ballast report usage --month 2026-10 --by project,user",
+        "kubectl ballast report usage --month 2026-10 --prices prices.yaml -o csv",
+    )
+)
 @click.option("--month", default="", help="In UTC, such as 2026-10. Default: this month.")
 @click.option(
     "--by",

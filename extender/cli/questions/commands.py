@@ -10,6 +10,7 @@ from extender.cli.terminal.flags import (
     Scope,
     Where,
     cluster_flags,
+    examples,
     namespace_flag,
     output_flags,
     scope_flags,
@@ -17,7 +18,13 @@ from extender.cli.terminal.flags import (
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast why job/train-7",
+        "kubectl ballast why job train-7 -n vision",
+        "kubectl ballast why train-7 -w",
+    )
+)
 @click.argument(
     "words", nargs=-1, required=True, metavar="[KIND] NAME", shell_complete=complete_workload
 )
@@ -63,7 +70,13 @@ def _without_times(answer: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "asOf": "", "forecast": forecast}
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast queue",
+        "kubectl ballast queue -A -o wide",
+        "kubectl ballast queue -l app=train -w",
+    )
+)
 @scope_flags
 @selector_flag
 @output_flags()
@@ -93,7 +106,12 @@ def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
     show_list(how, QUEUE, fetch)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast shares",
+        "kubectl ballast shares -o json",
+    )
+)
 @output_flags()
 @cluster_flags
 def shares(how: How, where: Where) -> None:

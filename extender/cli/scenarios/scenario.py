@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from extender.cli.terminal.commands import Commands
-from extender.cli.terminal.flags import format_flag
+from extender.cli.terminal.flags import examples, format_flag
 
 _PATHS: Final = click.Path(exists=True, path_type=Path)
 
@@ -16,7 +16,11 @@ def scenario() -> None:
     """Decide on clusters in scenario files."""
 
 
-@scenario.command()
+@scenario.command(
+    epilog=examples(
+        "ballast scenario run examples/shares.yaml",
+    )
+)
 @click.argument("paths", nargs=-1, required=True, type=_PATHS)
 @click.option(
     "--decisions",
@@ -32,7 +36,11 @@ def run(paths: tuple[Path, ...], decisions_to: str | None, output: str) -> None:
     run_cases(paths, decisions_to, output)
 
 
-@scenario.command()
+@scenario.command(
+    epilog=examples(
+        "ballast scenario show examples/shares.yaml",
+    )
+)
 @click.argument("path", type=_PATHS)
 @click.option("--case", "id_", default="", help="Only the case with this id.")
 @format_flag(("text", "json", "yaml"))

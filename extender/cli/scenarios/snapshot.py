@@ -2,10 +2,15 @@
 
 import click
 
-from extender.cli.terminal.flags import Where, cluster_flags, format_flag
+from extender.cli.terminal.flags import Where, cluster_flags, examples, format_flag
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast snapshot > now.yaml",
+        "kubectl ballast snapshot --anonymous > anonymous.yaml",
+    )
+)
 @click.option("--anonymous", is_flag=True, help="Hash the names of work, users, queues and nodes.")
 @format_flag(("yaml", "json"))
 @cluster_flags

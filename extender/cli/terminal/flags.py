@@ -72,7 +72,11 @@ def cluster_flags(command: Command) -> Command:
 
     options = (
         click.option(
-            "--as-group", "as_groups", multiple=True, metavar="GROUP", help="Its group, with --as."
+            "--as-group",
+            "as_groups",
+            multiple=True,
+            metavar="GROUP",
+            help="Group to impersonate, with --as.",
         ),
         click.option("--as", "as_user", default="", metavar="USER", help="User to impersonate."),
         click.option("--context", default="", help="Context of the kubeconfig."),
@@ -130,6 +134,11 @@ namespace_flag = click.option(
 selector_flag = click.option(
     "-l", "--selector", default="", metavar="SELECTOR", help="Pods with these labels, as kubectl."
 )
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a help text with these command lines."""
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
 def _with(run: Any, options: Iterable[Callable[[Any], Any]], _as: Command) -> Command:

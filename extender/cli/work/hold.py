@@ -3,10 +3,22 @@
 import click
 
 from extender.cli.completion.names import complete_workload
-from extender.cli.terminal.flags import Scope, Where, cluster_flags, namespace_flag, selector_flag
+from extender.cli.terminal.flags import (
+    Scope,
+    Where,
+    cluster_flags,
+    examples,
+    namespace_flag,
+    selector_flag,
+)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast hold job/train-7",
+        "kubectl ballast hold -l app=train -n vision",
+    )
+)
 @click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_workload)
 @namespace_flag
 @selector_flag
@@ -14,14 +26,19 @@ from extender.cli.terminal.flags import Scope, Where, cluster_flags, namespace_f
 def hold(names: tuple[str, ...], namespace: str, selector: str, where: Where) -> None:
     """Hold pending work; it keeps its age, and so its position in the queue.
 
-    NAME is a pod, a GpuPodGroup, or the owner of the pods: NAME, pod/NAME, job/NAME. The annotation
+    NAME is a pod, a GpuPodGroup, or the owner of the pods: train-7, job/train-7. The annotation
     ballast.dev/hold: "true" is set on the GpuPodGroup, which holds all its pods, future ones
     included; without a group it is set on each pending pod. Pods that have GPUs keep running.
     """
     _set(names, selector, Scope(namespace), where, is_held=True)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kubectl ballast resume job/train-7",
+        "kubectl ballast resume -l app=train -n vision",
+    )
+)
 @click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_workload)
 @namespace_flag
 @selector_flag

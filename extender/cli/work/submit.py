@@ -6,12 +6,25 @@ import click
 
 from extender.api import names
 from extender.cli.completion.names import complete_project
-from extender.cli.terminal.flags import Scope, Where, cluster_flags, format_flag, namespace_flag
+from extender.cli.terminal.flags import (
+    Scope,
+    Where,
+    cluster_flags,
+    examples,
+    format_flag,
+    namespace_flag,
+)
 
 _DRY_RUN: Final = ("none", "client", "server")
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command(
+    context_settings={"ignore_unknown_options": False},
+    epilog=examples(
+        "kubectl ballast run train --image team/train:3 --gpus 8 --pods 4 -- torchrun train.py",
+        "kubectl ballast run try --image team/train:3 --gpus 0.5 --dry-run=client -- bash",
+    ),
+)
 @click.argument("name")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGS]...]")
 @click.option("--image", required=True, help="Image of the container.")

@@ -127,7 +127,7 @@ def fill_and_renew(
 @click.option("--trace", "traces", multiple=True, default=["default", "multigpu50"])
 @click.option("--seeds", type=SEEDS, default="42-51", show_default=True)
 def near_sets(folder: Path, traces: tuple[str, ...], seeds: range) -> None:
-    """How often pods of 2 and 4 cards get near ones, on the pods of the openb trace.
+    """Count how often pods of 2 and 4 cards get near ones, on the pods of the openb trace.
 
     Nodes of 8 cards are assumed to have two sets of four and four pairs; first without labels that
     state them, then with.

@@ -8,9 +8,9 @@ from extender.__main__ import main
 
 INTRO = """# Commands
 
-One program, `ballast`; as a plugin of kubectl it is called `kubectl ballast`. What the answers
-mean stands in [questions](../questions.md), [simulate](../simulate.md) and
-[install](../install.md).
+One program, `ballast`; as a plugin of kubectl it is called `kubectl ballast`.
+[Questions](../questions.md), [simulation](../simulate.md) and [installing](../install.md) describe
+the answers.
 """
 #: The width that help texts are wrapped to, whatever the terminal is.
 _WIDTH = 96
