@@ -24,6 +24,7 @@ from extender.api.requests import effective, host_request, request_of
 from extender.api.units import (
     MILLI_PER_GPU,
     UnitError,
+    format_gpus,
     parse_cpu,
     parse_fraction,
     parse_memory,
@@ -104,6 +105,7 @@ GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 MAX_DEVICES: Final = 64
 #: End of the error message for a wrong number: its unit, the most common mistake.
 _OF_MIB: Final = '; the unit is MiB: for 8 GiB write "8192"'
+_OF_CARDS: Final = ', such as 2; half of a GPU is the annotation gpu-fraction: "0.5"'
 
 #: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance with a number of
 #: slices, or a compute instance (`1c.`) in one; `.me` has media engines, `.gfx` graphics. Replicas
@@ -271,11 +273,14 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
     usual = min(demand.milli, limit)
     request = _share(notes, names.ANNOTATION_COMPUTE_REQUEST, COMPUTE_REQUEST, usual)
     if request > limit:
-        raise UnitError(f"{COMPUTE_REQUEST} is {request} milli, above {COMPUTE_LIMIT}, {limit}")
+        raise UnitError(
+            f"{COMPUTE_REQUEST} is {format_gpus(request)}, above {COMPUTE_LIMIT},"
+            f" {format_gpus(limit)}"
+        )
     if 0 < demand.milli < request:
         raise UnitError(
-            f"{COMPUTE_REQUEST} is {request} milli, above the {demand.milli} milli of each card"
-            " that the pod requests; lower it, or request a larger fraction"
+            f"{COMPUTE_REQUEST} is {format_gpus(request)}, above the {format_gpus(demand.milli)} of"
+            " each card that the pod requests; lower it, or request a larger fraction"
         )
     return request, limit
 
@@ -378,7 +383,7 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     else:
         request = _milli_request(asked_milli)
     if request[0] > MAX_DEVICES:
-        raise UnitError(f"requests {request[0]} cards, a node has at most {MAX_DEVICES}")
+        raise UnitError(f"requests {request[0]} cards; a node has at most {MAX_DEVICES}")
     return request
 
 
@@ -405,4 +410,5 @@ def _milli_request(asked_milli: int) -> tuple[int, int, int]:
 
 
 def _count_of(resource: str) -> Callable[[Quantity], int]:
-    return lambda value: parse_whole(value, resource)
+    example = _OF_CARDS if resource == names.NVIDIA_GPU else ", such as 2"
+    return lambda value: parse_whole(value, resource, example)

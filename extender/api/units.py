@@ -145,13 +145,13 @@ def parse_quantity(value: float | str, per_unit: int = 1) -> int:
     return -(-number // divisor)
 
 
-def parse_whole(value: int | str, what: str) -> int:
+def parse_whole(value: int | str, what: str, example: str = ", such as 2") -> int:
     """A Kubernetes quantity that is a whole number: "2" -> 2, "2000m" -> 2; "500m" is refused."""
     # The smallest unit that the grammar can express: nine decimals of a nano.
     fine = 10**18
     amount = parse_quantity(value, fine)
     if amount % fine:
-        raise _refuse(value, "a whole number, such as 2", what)
+        raise _refuse(value, f"a whole number{example}", what)
     return amount // fine
 
 

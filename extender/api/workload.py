@@ -22,8 +22,11 @@ _OF_SECONDS: Final = '; the unit is seconds: for 30 minutes write "1800"'
 
 def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
     """The minimum of the pod's group that the pod states, else 0; raises UnitError."""
-    text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)
-    return parse_positive(text, "min-member") if text else 0
+    for mapping in (annotations, labels):
+        if text := agreed(mapping, MIN_MEMBER_KEYS):
+            key = next(each for each in MIN_MEMBER_KEYS if (mapping or {}).get(each))
+            return parse_positive(text, key)
+    return 0
 
 
 def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> SubGroups:

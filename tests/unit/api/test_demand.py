@@ -224,8 +224,23 @@ def test_compute_that_makes_no_sense_is_refused(notes: dict[str, str]) -> None:
 
 
 def test_the_refusal_of_compute_above_the_fraction_says_both_figures() -> None:
-    with pytest.raises(UnitError, match=r"is 1000 milli, above the 100 milli of each card"):
+    with pytest.raises(UnitError, match=r"is 1, above the 0.1 of each card"):
         read_compute(_decoded(pod().noted({"gpu-compute-request": "1"})), Demand(1, 100))
+
+
+def test_part_of_a_card_as_a_resource_is_refused_with_the_annotation_that_means_it() -> None:
+    assert refusal(pod().asking("nvidia.com/gpu", "500m")).endswith(
+        "nvidia.com/gpu: '500m' is not a whole number, such as 2; half of a GPU is the annotation"
+        ' gpu-fraction: "0.5"'
+    )
+
+
+def test_the_refusal_of_a_minimum_names_the_key_as_it_was_written() -> None:
+    key = "pod-group.scheduling.sigs.k8s.io/min-available"
+    with pytest.raises(UnitError, match=f"^{key}: 'all' is not"):
+        read_min_member(None, {key: "all"})
+    with pytest.raises(UnitError, match=r"^ballast\.dev/min-member: '0' is not"):
+        read_min_member({"ballast.dev/min-member": "0"}, {key: "all"})
 
 
 def test_min_member_is_read_from_every_known_key() -> None:

@@ -416,7 +416,7 @@ def test_hostile_memory_is_refused_with_a_sentence(text: str) -> None:
         (pod().noted(HALF).labelled({names.LABEL_PREEMPTIBILITY: "no"}), "is not one of"),
         (pod().noted(HALF).labelled({names.LABEL_POD_GROUP: "../x"}), "is not a name"),
         (pod().noted(HALF | {"gpu-compute-limit": "2"}), "share between 0 and 1"),
-        (pod().noted(HALF | {"gpu-compute-request": "1"}), "above the 500 milli of each card"),
+        (pod().noted(HALF | {"gpu-compute-request": "1"}), "above the 0.5 of each card"),
         (pod().with_spec(schedulingGates=[GATE]), "remove the scheduling gate"),
         (
             pod(namespace="elsewhere").noted(HALF).with_spec(schedulingGates=[GATE]),
