@@ -28,7 +28,8 @@ def print_explanation(answer: Answer) -> None:
     _print_head(out, answer)
     _print_state(out, answer)
     if answer.get("forecast"):
-        out.print(f"\nFORECAST  {safe(forecasts.in_full(answer['forecast']))}", soft_wrap=True)
+        out.print()
+        _print_rows([("FORECAST", safe(forecasts.in_full(answer["forecast"])))])
     if answer.get("queue"):
         out.print()
         show_list(How(), SHARES, lambda: {"items": [answer["queue"]]})
@@ -41,9 +42,10 @@ def print_explanation(answer: Answer) -> None:
     )
     if not_tried := answer.get("notTried"):
         said = f"not tried, since that would have taken too long: {', '.join(not_tried)}"
-        out.print(f"[dim]  {safe(said)}[/dim]", soft_wrap=True)
+        _print_sentence(out, f"[dim]{safe(said)}[/dim]")
     if answer.get("help") and not ways:
-        out.print(f"\n{safe(answer['help'])}", soft_wrap=True)
+        out.print()
+        _print_sentence(out, safe(answer["help"]), indent=0)
     out.print(f"\n[dim]{safe(_as_of(answer))}[/dim]", soft_wrap=True)
 
 
@@ -79,14 +81,14 @@ def _print_state(out: "Console", answer: Answer) -> None:
         )
 
 
-def _print_sentence(out: "Console", text: str) -> None:
+def _print_sentence(out: "Console", text: str, *, indent: int = 2) -> None:
     """Print the text indented: wrapped in a terminal, as one line in a pipe."""
     from rich.padding import Padding
 
     if out.is_terminal:
-        out.print(Padding(text, (0, 0, 0, 2)))
+        out.print(Padding(text, (0, 0, 0, indent)))
     else:
-        out.print(f"  {text}", soft_wrap=True)
+        out.print(f"{' ' * indent}{text}", soft_wrap=True)
 
 
 def _check(check: Answer) -> tuple[str, str]:
@@ -95,16 +97,21 @@ def _check(check: Answer) -> tuple[str, str]:
 
 
 def _print_pairs(out: "Console", title: str, rows: Iterable[tuple[str, str]]) -> None:
+    if indented := [(f"  {first}", second) for first, second in rows]:
+        out.print(f"\n{title}")
+        _print_rows(indented)
+
+
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Two columns; the sentences of the second are broken between words on a terminal."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(f"  {row[0]}", row[1])
-    if table.row_count:
-        out.print(f"\n{title}")
-        print_table(table)
+        table.add_row(*row)
+    print_table(table)
 
 
 def _as_of(answer: Answer) -> str:

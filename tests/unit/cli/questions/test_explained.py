@@ -112,3 +112,18 @@ def test_a_drain_after_which_all_work_has_a_place_is_no_bad_news(tmp_path: Path)
     case.write_text(DRAINED.replace("gpus: 1}]", "gpus: 1}, {name: n2, gpus: 1}]"))
     done = CliRunner().invoke(main, ["whatif", "-f", str(case), "--drain", "n1"])
     assert (done.exit_code, "starts" in done.output) == (0, True), done.output
+
+
+def test_a_forecast_is_one_line_in_a_pipe_and_broken_between_words_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = TOLD | {"forecast": {"word": "no forecast", "message": LONG}}
+    print_explanation(answer)
+    assert f"FORECAST  no forecast: {LONG}\n" in capsys.readouterr().out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_explanation(answer)
+    lines = capsys.readouterr().out.splitlines()
+    start = next(ix for ix, line in enumerate(lines) if line.startswith("FORECAST  no"))
+    told = [line[10:].strip() for line in lines[start:] if line.startswith(("FORECAST", " " * 10))]
+    assert len(told) == 2
+    assert " ".join(told) == f"no forecast: {LONG}"
