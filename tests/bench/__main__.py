@@ -4,8 +4,8 @@ The parts are shapes, quiet and memory; with a control plane, latency, admission
 with policies and flow schemas as installed, throughput, gang, reclaim, rest, pages and scale.
 """
 
+import argparse
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
@@ -53,7 +53,7 @@ AS_INSTALLED: dict[str, Sequence[Live]] = {
 
 def main() -> None:
     """Measure and show."""
-    parts = sys.argv[1:] or [*IN_MEMORY, *ON_A_PLANE, *AS_INSTALLED]
+    parts = _parts()
     figures: list[Figure] = []
     for part, measure in IN_MEMORY.items():
         if part in parts:
@@ -61,6 +61,17 @@ def main() -> None:
     if {*ON_A_PLANE, *AS_INSTALLED} & set(parts):
         figures += _measure_live(parts)
     show(figures)
+
+
+def _parts() -> list[str]:
+    """The parts named on the command line, or all; ends the program for an unknown name."""
+    known = [*IN_MEMORY, *ON_A_PLANE, *AS_INSTALLED]
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parts: list[str] = parser.parse_args().parts
+    if unknown := [part for part in parts if part not in known]:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+    return parts or known
 
 
 def _measure_live(parts: list[str]) -> list[Figure]:
