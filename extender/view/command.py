@@ -183,7 +183,7 @@ def _print(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
     from extender.cli.terminal.output import wide_console
-    from extender.cli.terminal.show import WIDTH, print_table, safe
+    from extender.cli.terminal.show import WIDTH, gpus, print_table, safe
 
     status, out = answer["status"], wide_console(WIDTH)
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -193,7 +193,7 @@ def _print(answer: dict[str, Any]) -> None:
             f" {_SIGNS.get(change['what'], ' ')}",
             safe(change["workload"]),
             safe(change["what"]),
-            f"{change['request']} GPU",
+            gpus(change["request"]),
             lost,
             safe(change.get("message", "")),
         )

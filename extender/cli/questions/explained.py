@@ -8,7 +8,7 @@ from extender.cli.questions import forecasts
 from extender.cli.questions.listed import SHARES
 from extender.cli.terminal.flags import How
 from extender.cli.terminal.output import wide_console
-from extender.cli.terminal.show import WIDTH, Answer, print_table, safe, show_list
+from extender.cli.terminal.show import WIDTH, Answer, gpus, print_table, safe, show_list
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,7 @@ def print_explanation(answer: Answer) -> None:
     if answer.get("queue"):
         out.print()
         show_list(How(), SHARES, lambda: {"items": [answer["queue"]]})
-    _print_pairs(out, "WAYS TO A PLACE", (_check(each) for each in answer.get("checks", ())))
+    _print_pairs(out, "CHECKS", (_check(each) for each in answer.get("checks", ())))
     ways = answer.get("waysOut", ())
     _print_pairs(
         out,
@@ -50,10 +50,10 @@ def print_explanation(answer: Answer) -> None:
 
 
 def _print_head(out: "Console", answer: Answer) -> None:
-    each = "pod" if answer["pods"] == 1 else f"{answer['pods']} pods"
+    pods = "1 pod" if answer["pods"] == 1 else f"{answer['pods']} pods"
     kept = "preemptible" if answer["isPreemptible"] else "not preemptible"
     head = (
-        f"{answer.get('project', 'no project')}   {each}, {answer['request']} GPU  "
+        f"{answer.get('project', 'no project')}   {pods}, {gpus(answer['request'])}  "
         f" {answer['workKind']} ({answer['priority']})   {kept}"
     )
     out.print(f"[bold]{safe(answer['workload'])}[/bold]   {safe(head)}", soft_wrap=True)

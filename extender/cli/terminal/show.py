@@ -120,6 +120,11 @@ def as_yaml(document: object) -> str:
     return yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
 
 
+def gpus(amount: str) -> str:
+    """The amount with its unit: `1 GPU`, `0.5 GPUs`."""
+    return f"{amount} {'GPU' if amount == '1' else 'GPUs'}"
+
+
 def safe(text: object) -> str:
     """The text in one line, without control characters and rich markup."""
     from rich.markup import escape

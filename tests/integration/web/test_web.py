@@ -155,7 +155,7 @@ async def _behind_a_proxy(scene: Scene, work: Path) -> None:
         assert (status, "team-a/second" in text) == (200, True), text
         assert "team-b/" not in text
         status, text = await fetch(f"{url}project/team-a", headers=token)
-        assert (status, "GPUs waited for" in text) == (200, True)
+        assert (status, "GPUs waiting" in text) == (200, True)
         for path in ("queue?all=1", "queue?namespace=team-b", "mine?namespace=team-b", "cluster",
                      "workload/team-b/theirs", "evictions?all=1"):  # fmt: skip
             # Words of impersonation that a user adds do not reach the API server.
@@ -183,7 +183,7 @@ async def _as_administrator(url: str) -> None:
     assert "of another project" in text
     assert "leaves for it" in text or "leave for it" in text
     assert "<b>started</b>" in text
-    assert "1 workload was made room for and never started" in text
+    assert "Pods were evicted for 1 workload that never started" in text
     form = {"quota:team-a": "12", "was:team-a": "8", "quota:team-b": "4", "was:team-b": "8"}
     status, text = await fetch(f"{url}whatif", data=form)
     assert status == 200

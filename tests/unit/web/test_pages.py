@@ -308,7 +308,7 @@ async def test_evictions_that_helped_nothing_stand_out(get: Get, pretend: Preten
     ]
     pretend.fates = {"gone-uid": "gone", "ran-uid": "started"}
     _, text, _ = await get("evictions")
-    assert "1 workload was made room for and never started" in text
+    assert "Pods were evicted for 1 workload that never started" in text
     assert text.count('<tr class="bad">') == 2
     assert text.index("preempted for a") < text.index("reclaimed for project c")
 

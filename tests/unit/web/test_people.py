@@ -96,8 +96,8 @@ async def test_a_project_shows_figures_and_users(ask: Ask, pretend: Pretend) -> 
     _, text = await ask("project/team-a")
     figures = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", text))
     assert (figures["Quota"], figures["Fair share"], figures["Borrowed"]) == ("8", "10", "4")
-    assert re.search(r">bo</th><td class=\"n\">1.0<", text)
-    assert re.search(r">ann</th><td class=\"n\">0.0</td><td class=\"n\">24.0<", text)
+    assert re.search(r">bo</th><td class=\"n\">1<", text)
+    assert re.search(r">ann</th><td class=\"n\">0</td><td class=\"n\">24<", text)
     status, text = await ask("project/nothing")
     assert (status, "no project nothing" in text) == (404, True)
 

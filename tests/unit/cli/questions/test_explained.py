@@ -65,7 +65,7 @@ def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> No
 def test_work_whose_project_is_gone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     print_explanation(TOLD | {"reason": "UnknownProject", "message": "no project lists a"})
     head, _, state, message, *_ = capsys.readouterr().out.splitlines()
-    assert head == "a/b   no project   pod, 1 GPU   training (50)   preemptible"
+    assert head == "a/b   no project   1 pod, 1 GPU   training (50)   preemptible"
     assert (state, message) == ("WAITS   UnknownProject", "  no project lists a")
 
 
@@ -77,7 +77,7 @@ def test_changes_of_whatif_are_one_line_each(capsys: pytest.CaptureFixture[str])
     held = {"heldBefore": "1", "heldAfter": "1", "waitingBefore": "0", "waitingAfter": "0"}
     command._print({"status": {"changes": changes, **held}})
     waits, starts = rows(capsys.readouterr().out)
-    assert waits.split() == [".", "a/b", "waits", "96", "GPU", *LONG.split()]
+    assert waits.split() == [".", "a/b", "waits", "96", "GPUs", *LONG.split()]
     assert starts.endswith("on n1")
 
 
