@@ -84,7 +84,6 @@ class Stage:
             "train-7-x2f4q": self.need(pods).split()[0].removeprefix("pod/"),
             "FILE": "examples/shares.yaml",
             "ID": "examples/shares",
-            "why NAME -n NS": "why job/train-7 -n vision",
             "NS": "vision",
             "NAME": "vision",
             "NODE": node,

@@ -33,7 +33,6 @@ NOT_RUN: Final = {
     "kubectl create job": PART,
     "kubectl describe pod": PART,
     "kubectl debug": "no container runs in the simulated pods",
-    "kubectl ballast whatif ...": PART,
     "ballast simulate FILE --days N": "names the command that the block below it has",
     "ballast convert --from kueue": "needs Kueue's kinds; tests/unit/convert",
 }
