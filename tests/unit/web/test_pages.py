@@ -299,6 +299,12 @@ async def test_a_form_that_says_nothing_or_nonsense_is_not_asked(
     assert pretend.spec is None
 
 
+async def test_one_evicted_pod_is_counted_in_the_singular(get: Get, pretend: Pretend) -> None:
+    pretend.events = [_event("Reclaimed", note="reclaimed for project c")]
+    _, text, _ = await get("evictions")
+    assert "<small>1 pod in the events" in text
+
+
 async def test_evictions_that_helped_nothing_stand_out(get: Get, pretend: Pretend) -> None:
     pretend.events = [
         _event("Preempted", note="preempted for a", related="gone-uid"),
