@@ -14,8 +14,6 @@ def bench() -> None:
     """Benchmark decisions."""
 
 
-#: Width of the table in characters, so that a pipe gets uncut figures.
-_WIDTH = 160
 _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", "nominated", "MiB")
 
 
@@ -33,11 +31,8 @@ _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", 
 @format_flag(("table", "json", "yaml"))
 def cycle(shape: Path, repeat: int, by_stage: bool, output: str) -> None:
     """Time one cycle: all stages, with the model in memory, each run on a new snapshot."""
-    from rich.console import Console
-    from rich.table import Table
-
     from extender.cli.scenarios.cycle_timing import time_case
-    from extender.cli.terminal.show import echo_data
+    from extender.cli.terminal.show import echo_data, print_table, safe, whole_table
     from extender.scenario.errors import ScenarioError
     from extender.scenario.load import load
 
@@ -50,13 +45,12 @@ def cycle(shape: Path, repeat: int, by_stage: bool, output: str) -> None:
         raise click.ClickException(str(error)) from error
     if echo_data(output, [asdict(each) for each in found]):
         return
-    table = Table(*_TITLES, box=None, pad_edge=False)
+    table = whole_table(_TITLES)
     for each in found:
         figures = (each.n_nodes, each.n_pods, f"{each.best_ms:.2f}", f"{each.median_ms:.2f}")
         decided = (each.n_bound, each.n_evicted, each.n_nominated, f"{each.peak_rss_mib:.0f}")
-        table.add_row(each.id, *map(str, (*figures, *decided)))
-    console = Console(width=_WIDTH, highlight=False)
-    console.print(table)
+        table.add_row(safe(each.id), *map(str, (*figures, *decided)))
+    print_table(table)
     for each in found:
         for stage, took_ms in each.stages_ms.items():
-            console.print(f"{each.id}: {stage} {took_ms:.2f} ms")
+            click.echo(f"{each.id}: {stage} {took_ms:.2f} ms")

@@ -13,11 +13,9 @@ from typing import IO, Any, Final
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.measure import Measurement
-from rich.table import Table
 
 from extender.cli.terminal.output import plain
-from extender.cli.terminal.show import echo_data
+from extender.cli.terminal.show import echo_data, print_table, safe, whole_table
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import Loaded, load
 from extender.scenario.model.case import Case
@@ -28,8 +26,8 @@ from extender.scenario.run import Report, Write, run_case, stories
 _STDOUT: Final = "-"
 #: The most cases that an error message lists.
 _MOST_LISTED: Final = 8
-#: Wider than any table, in characters.
-_WIDEST: Final = 10_000
+#: Columns of the queues before a cycle.
+_SHARES: Final = ("queue", "resource", "quota", "fair share", "held before")
 
 
 def run_cases(paths: tuple[Path, ...], decisions_to: str | None, output: str) -> None:
@@ -138,7 +136,8 @@ def _print_reports(reports: Iterable[Report]) -> None:
 
 
 def _print_stories(case: Case, found: Iterable[Story]) -> None:
-    console = Console(highlight=False, emoji=False, soft_wrap=True)
+    # Sentences are broken between words on a terminal only.
+    console = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
     console.print(f"[bold]{escape(plain(case.id))}[/bold]")
     if case.about:
         console.print(escape("\n".join(map(plain, case.about.splitlines()))))
@@ -146,15 +145,10 @@ def _print_stories(case: Case, found: Iterable[Story]) -> None:
         console.print("It needs what the format cannot say, so this may not be what it means.")
     for story in found:
         console.print(f"\n[bold]Cycle {story.cycle}[/bold]")
-        table = Table(
-            "queue", "resource", "quota", "fair share", "held before", box=None, pad_edge=False
-        )
+        table = whole_table(_SHARES)
         for row in story.shares:
-            table.add_row(*(escape(plain(cell)) for cell in astuple(row)))
-        # In a narrow terminal a line wraps; rich would cut the figures.
-        wide = console.options.update(max_width=_WIDEST)
-        console.width = max(console.width, Measurement.get(console, wide, table).maximum)
-        console.print(table)
+            table.add_row(*(safe(cell) for cell in astuple(row)))
+        print_table(table)
         for line in (*story.leaving, *story.placed, *story.waiting):
             console.print(f"- {escape(plain(line))}")
         if not (story.leaving or story.placed or story.waiting):

@@ -6,12 +6,9 @@ from typing import Any, Final
 
 import click
 from msgspec import structs
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from extender.cli.terminal.output import plain
-from extender.cli.terminal.show import echo_data
+from extender.cli.terminal.output import plain, wide_console
+from extender.cli.terminal.show import WIDTH, echo_data, print_table, safe, whole_table
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import load
 from extender.scenario.longrun.simulate import as_time, simulate
@@ -77,26 +74,27 @@ def _tell(now_s: int, world: World, outcome: Outcome) -> None:
 
 
 def _print(report: dict[str, Any]) -> None:
-    console = Console(highlight=False, emoji=False, width=160)
     n_days = report["days"]
     title = (
         f"{report['id']}: {n_days:g} {'day' if n_days == 1 else 'days'};"
         " owed, held, deprived and lost in GPU-hours"
     )
-    table = Table("", title=escape(plain(title)), title_justify="left", box=None, pad_edge=False)
-    for _, heading in _COLUMNS:
-        table.add_column(heading, justify="right")
+    table = whole_table(("", *(heading for _, heading in _COLUMNS)))
+    for column in table.columns[1:]:
+        column.justify = "right"
     lines = {**report["queues"], **report["users"], "total": report["total"]}
     for name, figures in lines.items():
         cells = (
             f"{figures[key]:,.1f}" if isinstance(figures[key], float) else f"{figures[key]:,}"
             for key, _ in _COLUMNS
         )
-        table.add_row(escape(plain(name)), *cells)
-    console.print(table)
+        table.add_row(safe(name), *cells)
+    click.echo(plain(title))
+    print_table(table)
     whole = report["total"]
     rest = "nothing" if whole["cameToRest"] else "something"
-    console.print(
+    out = wide_console(WIDTH)
+    out.print(
         f"{whole['cycles']:,} cycles; the last one decided {rest}."
         f" After an event, decisions followed for up to {whole['longestUnrestHours']:g} h."
         " Before anything else changed,"
@@ -104,8 +102,9 @@ def _print(report: dict[str, Any]) -> None:
         f" {whole['evictedAndBack']:,} evicted pods ran again."
         f" {whole['lostPercent']:g} % of what was held was lost;"
         f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours"
-        " were idle while pods waited."
+        " were idle while pods waited.",
+        soft_wrap=not out.is_terminal,
     )
     for line in (*report["broken"], *report["missed"]):
-        console.print(f"- {escape(plain(line))}")
-    console.print()
+        out.print(f"- {safe(line)}", soft_wrap=not out.is_terminal)
+    out.print()

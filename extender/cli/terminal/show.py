@@ -142,6 +142,16 @@ def table_of(names: Iterable[str], *, no_headers: bool = False) -> "Table":
     return table
 
 
+def whole_table(names: Iterable[str]) -> "Table":
+    """An empty table of names and figures, of which none is broken."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
 def print_table(table: "Table") -> None:
     """Print the table: in a pipe, one line a row; in a terminal that is too narrow for columns that
     do not fold, the terminal wraps the lines."""

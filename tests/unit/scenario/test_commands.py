@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from extender.__main__ import main
 from extender.cli.scenarios.bench import bench
 from extender.cli.scenarios.scenario import scenario
 from tests.unit.scenario.written import entry, job, node, queue
@@ -216,6 +217,18 @@ def test_bench_times_one_cycle_and_counts_what_it_decided(tmp_path: Path) -> Non
     assert len(timing["runs_ms"]) == 2
     assert timing["best_ms"] == min(timing["runs_ms"])
     assert timing["peak_rss_mib"] > 1
+
+
+def test_tables_in_a_pipe_have_no_blanks_at_their_ends(tmp_path: Path) -> None:
+    path = written(tmp_path, LENT)
+    for words in (
+        ["scenario", "show"],
+        ["simulate", "--days", "0.01"],
+        ["bench", "cycle", "--repeat", "1", "--shape"],
+    ):
+        lines = CliRunner().invoke(main, [*words, str(path)]).stdout.splitlines()
+        assert lines
+        assert all(line == line.rstrip() for line in lines), words
 
 
 def test_bench_prints_a_table(tmp_path: Path) -> None:
