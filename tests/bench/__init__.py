@@ -1,1 +1,1 @@
-"""Figures, not tests: each beside a reference measured in the same run. `make bench`."""
+"""Benchmarks: figures, each with a reference from the same run. `make bench` runs them."""

@@ -1,4 +1,4 @@
-"""`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
+"""`python -m tests.bench [PART ...]`: all figures, or those of the named parts.
 
 The parts are shapes, quiet and memory; with a control plane, latency, admission and arrival; and,
 with policies and flow schemas as installed, throughput, gang, reclaim, rest, pages and scale.
@@ -30,9 +30,9 @@ from tests.support.installation import install
 
 SIZES = (200, 1000)
 VICTIMS = (200, 1000)
-#: The API server of the big cluster has 2 GiB in use and allocates 150 MiB a second.
+#: Memory limit: the API server of the large cluster uses 2 GiB and allocates 150 MiB a second.
 MEMORY_GIB = 12
-#: What measures something on a control plane.
+#: A measurement on a control plane.
 Live = Callable[[ControlPlane], Coroutine[None, None, list[Figure]]]
 IN_MEMORY = {"shapes": shapes.measure, "quiet": quiet.measure, "memory": memory.measure}
 ON_A_PLANE: dict[str, Sequence[Live]] = {
@@ -40,7 +40,7 @@ ON_A_PLANE: dict[str, Sequence[Live]] = {
     "admission": [admission.measure],
     "arrival": [arrival.measure],
 }
-#: With policies and flow schemas in force.
+#: Measurements with policies and flow schemas in force.
 AS_INSTALLED: dict[str, Sequence[Live]] = {
     "throughput": [partial(throughput.measure, n_nodes=size) for size in SIZES],
     "gang": [gang.measure],
@@ -75,7 +75,7 @@ def _parts() -> list[str]:
 
 
 def _measure_live(parts: list[str]) -> list[Figure]:
-    """The figures that need the real control plane."""
+    """The figures that need a control plane."""
     with ControlPlane(memory_gib=MEMORY_GIB) as plane:
         install(plane)
         plane.mark_baseline()

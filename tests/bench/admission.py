@@ -1,9 +1,9 @@
-"""What the webhook adds to the creation of a pod: 1, 50 and 500 creates at a time, and in a burst.
+"""Time that the webhook adds to a create of a pod: 1, 50 and 500 at a time, and in a burst.
 
-One replica, and the API server that is asked with it and without it, in turns, so that what else
-the machine does falls on both. Every pod shares a card, so every one is reviewed; one that came out
-without its gate was not, and counts as failed. A create's time includes its turn among the others
-of its client, which is one process beside all others on this machine.
+There is one replica. Creates with and without it take turns, so that other load of the machine
+affects both. Every pod shares a card, so every pod is reviewed; a pod without its gate was not, and
+counts as failed. The time of a create includes its wait in the client, which is one process on this
+machine.
 
 `python -m tests.bench.admission [CREATES_AT_A_TIME ...]` measures this alone.
 """
@@ -34,23 +34,23 @@ from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Installation, Program, install
 from tests.support.webhook_config import webhooks_in_force
 
-#: Creates at a time -> the bar of what p99 may grow by, in ms; None: no bar.
+#: Creates at a time -> bar for the increase of p99, in ms; None: no bar.
 BARS_MS: dict[int, float | None] = {1: None, 50: 250.0, 500: 1000.0}
-#: Creates of one turn, by how many are made at a time.
+#: Creates at a time -> creates of one turn.
 N_CREATES = {1: 200, 50: 1000, 500: 2000}
 TURNS = 2
 N_BURST = 10_000
-#: Creates of the burst that are under way at once; the rest wait in the client.
+#: Parallel creates of the burst; the others wait in the client.
 BURST_AT_ONCE = 1000
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-#: Figures of each number of creates at a time.
+#: Number of figures for each number of creates at a time.
 N_FIGURES = 10
 
 
 @dataclass(slots=True)
 class Took:
-    """How long creates took, in ms, and how many failed or came out without what was asked."""
+    """Times of creates in ms, and how many failed or were not changed as expected."""
 
     ms: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -148,7 +148,7 @@ async def _burst(plane: ControlPlane, webhooks: Program) -> list[Figure]:
 async def _create(
     plane: ControlPlane, took: Took, at_a_time: int, count: int, prefix: str, *, gated: bool
 ) -> None:
-    """Creates `count` pods, `at_a_time` of them under way."""
+    """Creates `count` pods, `at_a_time` in parallel."""
     server, trust = _login(plane.kubeconfig)
     connector = aiohttp.TCPConnector(ssl=trust, limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -181,7 +181,7 @@ async def _create_one(
 
 
 def _pod(name: str) -> dict[str, Any]:
-    """A pod of some size, as a training script's has it."""
+    """A pod of realistic size, as for a training script."""
     variables = [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)]
     container = {
         "name": "main",
@@ -205,7 +205,7 @@ def _pod(name: str) -> dict[str, Any]:
 def _installed(
     plane: ControlPlane, webhooks: Program, folder: Path
 ) -> AbstractContextManager[None]:
-    """The shipped webhooks are called inside the block, and not after it."""
+    """Context in which the API server calls the shipped webhooks; none are called after it."""
     ca = (folder / "ca.crt").read_bytes()
     return webhooks_in_force(plane.admin, webhooks.port, ca, NAMESPACE)
 
@@ -215,7 +215,7 @@ def _empty(plane: ControlPlane) -> None:
 
 
 def _login(kubeconfig: str) -> tuple[str, ssl.SSLContext]:
-    """The API server's address, and TLS as the kubeconfig's user."""
+    """The API server's address, and the TLS context of the kubeconfig's user."""
     document = yaml.safe_load(Path(kubeconfig).read_text())
     where, who = document["clusters"][0]["cluster"], document["users"][0]["user"]
     authority = base64.b64decode(where["certificate-authority-data"]).decode()
@@ -229,7 +229,7 @@ def _login(kubeconfig: str) -> tuple[str, ssl.SSLContext]:
 
 
 def _cpu_of_all_s(plane: ControlPlane, webhooks: Program) -> float:
-    """CPU of the control plane, the webhook, and this process, which makes the load."""
+    """CPU seconds of the control plane, the webhook, and this process, which makes the load."""
     pids = [*plane.pids().values(), webhooks.pid, os.getpid()]
     return sum(map(_cpu_of_s, pids))
 
@@ -244,13 +244,13 @@ def _cpu_of_s(pid: int) -> float:
 
 
 def _told(program: Program, folder: Path) -> list[str]:
-    """What the webhook counted of reviews and connections."""
+    """The webhook's metrics of reviews and connections."""
     text = _metrics(program, folder)
     return [line for line in text.splitlines() if re.match(r"ballast_webhook_\w+_total", line)]
 
 
 def _n_connections(program: Program, folder: Path) -> int:
-    """Connections that were opened so far, this question's included."""
+    """Connections that were opened so far, including the one of this request."""
     text = _metrics(program, folder)
     found = re.search(r'_connections_total\{outcome="served"\} (\S+)', text)
     return int(float(found[1])) if found else 0

@@ -1,8 +1,8 @@
-"""A burst of pods that people create while everything runs, with all that is installed in its way.
+"""A burst of pods that users create while all of Ballast is installed.
 
-Writers create 600 pods of one whole GPU as fast as they are answered, on a cluster of 800 free
-GPUs. First on the stock scheduler with nothing of Ballast in force; then with its policies, its
-webhooks, `control` and `serve`. Same control plane, same pods but for what the webhook adds.
+Writers create 600 pods of one whole GPU as fast as the API server answers, on a cluster with 800
+free GPUs: first with the stock scheduler and without Ballast, then with its policies, webhooks,
+`control` and `serve`. Control plane and pods are the same, except for what the webhook adds.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ N_NODES: Final = 100
 CARDS: Final = 8
 N_PODS: Final = 600
 N_WRITERS: Final = 16
-#: Of the stock scheduler's rate.
+#: The bar, relative to the stock scheduler's rate.
 RATE_BAR: Final = 0.8
 TIMEOUT_S: Final = 300.0
 
 
 @dataclass(slots=True, frozen=True)
 class _Result:
-    """Seconds until the last create was answered, those from each create to its Binding, and what
-    it took until the last Binding."""
+    """Seconds until the last create was answered, seconds from each create to its Binding, and the
+    cost until the last Binding."""
 
     arrived_s: float
     waits_s: list[float]
@@ -45,7 +45,7 @@ class _Result:
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
-    """Ours beside the stock scheduler."""
+    """Figures of Ballast and of the stock scheduler."""
     stock = await _stock(plane)
     ours = await _ours(plane)
     what = f"{N_PODS} pods by {N_WRITERS} writers"

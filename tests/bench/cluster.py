@@ -1,4 +1,4 @@
-"""The objects of a benchmark: big clusters put into etcd at once, and pods to be placed on them."""
+"""The objects of a benchmark: large clusters, written directly to etcd, and pods to place."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -24,9 +24,9 @@ def seed_nodes(
     cards: int = CARDS,
     prefix: str = "gpu-node",
 ) -> list[str]:
-    """Ready nodes that kwok keeps alive, without the cost of making them one by one.
+    """Ready nodes that kwok keeps alive, written directly to etcd.
 
-    All carry the label `ROLE` with their prefix.
+    All have the label `ROLE` with their prefix as its value.
     """
     nodes = GpuNodes(count, gpus=cards, memory_mib=CARD_MIB, prefix=prefix, labels={ROLE: prefix})
     manifests = nodes.ready_manifests(now())
@@ -64,14 +64,14 @@ def seed_ledgers(
 
 
 def make_owner(plane: ControlPlane, namespace: str) -> str:
-    """The UID of a ConfigMap that stands for the owner of the namespace's pods."""
+    """The UID of a ConfigMap that serves as the owner of the namespace's pods."""
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OWNER}}
     made = plane.admin.post(f"/api/v1/namespaces/{namespace}/configmaps", body)
     return str(made["metadata"]["uid"])
 
 
 def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, Any]:
-    """A pod as the webhook leaves it; `owner` is of `make_owner`."""
+    """A pod as after admission; `owner` is from `make_owner`."""
     resources = {"cpu": "100m", "memory": "128Mi", "ballast.dev/gpu-milli": str(milli)}
     made = _owned_pod(name, namespace, resources, owner)
     hold(made)
@@ -79,13 +79,13 @@ def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, An
 
 
 def hold(pod: dict[str, Any]) -> None:
-    """Change a pod as the webhook does: held for Ballast, of the project of its namespace."""
+    """Change a pod as the webhook does: gated, and in the project of its namespace."""
     pod["metadata"]["labels"] |= {"ballast.dev/project": pod["metadata"]["namespace"]}
     pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
 
 
 def whole_pod(name: str, namespace: str, owner: str) -> dict[str, Any]:
-    """A pod for the stock scheduler: one whole GPU; `owner` is of `make_owner`."""
+    """A pod of one whole GPU for the stock scheduler; `owner` is from `make_owner`."""
     resources = {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"}
     return _owned_pod(name, namespace, resources, owner)
 
@@ -99,7 +99,7 @@ def _owned_pod(name: str, namespace: str, resources: dict[str, str], owner: str)
 
 
 def pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:
-    """A pod of one container that ends at once when it is told to."""
+    """A pod of one container that terminates at once."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -122,7 +122,7 @@ def pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:
 
 
 def running_pod(name: str, namespace: str, node: str, gpu: dict[str, str]) -> dict[str, Any]:
-    """A pod as the store has it once it runs; `gpu` is the resource it asks for."""
+    """A running pod as stored; `gpu` is the resource that it requests."""
     made = pod(name, namespace, {"cpu": "100m"} | gpu)
     made["metadata"] |= {"uid": str(uuid.uuid4())}
     made["spec"] |= {
@@ -139,13 +139,13 @@ def running_pod(name: str, namespace: str, node: str, gpu: dict[str, str]) -> di
 
 
 def department() -> dict[str, Any]:
-    """The one department of a benchmark, with quota for everything."""
+    """The department of a benchmark, with quota for all pods."""
     pools = [{"name": "default", "gpu": {"quota": 100000}}]
     return _queue("GpuDepartment", "bench", {"nodePools": pools})
 
 
 def project(namespace: str, quota: int = 100_000) -> dict[str, Any]:
-    """The project of a namespace, of its name."""
+    """The project of a namespace, with the same name."""
     pools = [{"name": "default", "gpu": {"quota": quota}}]
     spec = {"department": "bench", "namespaces": [namespace], "nodePools": pools}
     return _queue("GpuProject", namespace, spec)
@@ -161,7 +161,7 @@ def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def row(pod: dict[str, Any], cards: Iterable[int], milli: int, project: str) -> dict[str, Any]:
-    """A bound pod in the ledger of its node, with `milli` of each of these cards."""
+    """The row of a bound pod with `milli` of each of these cards."""
     share = {"milli": milli, "memoryMiB": CARD_MIB * milli // 1000}
     meta = pod["metadata"]
     return {
@@ -176,7 +176,7 @@ def row(pod: dict[str, Any], cards: Iterable[int], milli: int, project: str) -> 
 
 
 def ledger(node: str, rows: list[dict[str, Any]], cards: int) -> dict[str, Any]:
-    """The GpuNode of a node with healthy cards, and these rows."""
+    """The GpuNode of a node with healthy cards and these rows."""
     devices = [
         {"index": index, "memoryMiB": CARD_MIB, "model": "A100", "health": "Healthy"}
         for index in range(cards)
@@ -184,7 +184,7 @@ def ledger(node: str, rows: list[dict[str, Any]], cards: int) -> dict[str, Any]:
     return {
         "apiVersion": "ballast.dev/v1alpha1",
         "kind": "GpuNode",
-        # With its node pool, as the controller's first cycle leaves it.
+        # With its node pool, as after the controller's first cycle.
         "metadata": {"name": node, "generation": 1, "labels": {"ballast.dev/node-pool": "default"}},
         "spec": {"rows": rows},
         "status": {"devices": devices},

@@ -1,8 +1,7 @@
-"""What a run costs: CPU seconds of every process; writes to the API server, by account, and when
-they were answered.
+"""Cost of a run: CPU seconds of every process, and writes to the API server by account and time.
 
-CPU comes from /proc, writes from the API server's audit log. Pods are created before a `Meter`
-starts, so their creation is not in its figures.
+CPU time is from /proc, writes are from the API server's audit log. Pods are created before a
+`Meter` starts, so their creation is not counted.
 """
 
 import json
@@ -16,14 +15,14 @@ from typing import Final
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WRITES: Final = ("create", "update", "patch", "delete")
-#: What a kubelet writes is the same beside any scheduler.
+#: The kubelets' account, whose writes do not depend on the scheduler.
 _KUBELETS: Final = "kwok"
 
 
 @dataclass(slots=True, frozen=True)
 class Cost:
-    """Of one run: CPU seconds by process; by user and resource, when each write was answered, in
-    seconds from the beginning and in order."""
+    """Cost of one run: CPU seconds by process and, by user and resource, the times at which writes
+    were answered, in seconds from the beginning and in order."""
 
     cpu_s: Mapping[str, float]
     writes: Mapping[tuple[str, str], Sequence[float]]
@@ -35,12 +34,12 @@ class Cost:
 
     @property
     def n_writes(self) -> int:
-        """Writes of all that is not a kubelet."""
+        """Number of writes that are not a kubelet's."""
         return sum(len(times) for (user, _), times in self.writes.items() if user != _KUBELETS)
 
 
 class Meter:
-    """Counts from now on what these processes, by name, take and what is written."""
+    """Counts the CPU time of these processes (by name) and all writes, from now on."""
 
     def __init__(self, pids: Mapping[str, int], audit_log: Path) -> None:
         self._pids = dict(pids)
@@ -50,7 +49,7 @@ class Meter:
         self._began_s = time.time()
 
     def read(self) -> Cost:
-        """What it came to so far."""
+        """The cost so far."""
         spent = {name: cpu_s(pid) - self._from[name] for name, pid in self._pids.items()}
         with self._audit_log.open("rb") as log:
             log.seek(self._offset)
@@ -58,7 +57,7 @@ class Meter:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system CPU seconds that the process has taken, all threads; 0 once it is gone."""
+    """User and system CPU seconds of the process, all threads; 0 once it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -68,8 +67,8 @@ def cpu_s(pid: int) -> float:
 
 
 def read_writes(lines: bytes, began_s: float) -> dict[tuple[str, str], list[float]]:
-    """When each write in whole lines of an audit log was answered, in seconds from `began_s` (unix)
-    and in order, by user and resource."""
+    """Times at which writes in complete lines of an audit log were answered, by user and resource;
+    in seconds from `began_s` (unix) and in order."""
     answered: dict[tuple[str, str], list[float]] = {}
     for line in lines.splitlines(keepends=True):
         if not line.endswith(b"\n"):

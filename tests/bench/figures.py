@@ -1,4 +1,4 @@
-"""A figure, its table and its file."""
+"""Figures, their table and their file."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ RESULT = Path("build/bench.json")
 
 @dataclass(slots=True)
 class Figure:
-    """One measured value. `reference` is what it is held against, in the same unit; None: nothing.
+    """One measured value. `reference` is in the same unit; None: there is none.
 
     `ratio` is value / reference. `foreign_cores` is how many cores other programs used meanwhile.
     """

@@ -1,8 +1,8 @@
 """A gang of 8 pods: from its creation to its last Binding, and from its first Binding to its last.
 
-Gangs come one after the other to a cluster of 200 free nodes, and each goes before the next comes.
-For the stock scheduler they are 8 pods without a group. Same control plane and same nodes, one
-after the other; times are those of a watcher of all pods.
+On a cluster of 200 free nodes, each gang is deleted before the next is created. For the stock
+scheduler a gang is 8 pods without a group. Both are measured one after the other on the same
+control plane and nodes; times are those at a watcher of all pods.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from tests.support.installation import Installation
 N_NODES: Final = 200
 MEMBERS: Final = 8
 N_GANGS: Final = 40
-#: Between the end of one gang and the next.
+#: Seconds between two gangs.
 PAUSE_S: Final = 0.5
 TIMEOUT_S: Final = 60.0
 SPREAD_BAR_S: Final = 0.3
 
-#: One pod of a gang, by its name and that of the gang.
+#: Makes one pod of a gang from its name and that of the gang.
 _Make = Callable[[str, str], dict[str, Any]]
-#: Of each gang, seconds from its creation to its last Binding, and from its first to its last.
+#: For each gang, seconds from its creation to its last Binding, and from its first to its last.
 _Result = list[tuple[float, float]]
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
-    """Ours beside the bar and the stock scheduler."""
+    """Figures of Ballast, with the bar and the stock scheduler as references."""
     stock = await _stock(plane)
     ours = await _ours(plane)
     figures: list[Figure] = []

@@ -1,4 +1,4 @@
-"""What the installed programs cost, a second and in memory, as figures."""
+"""Figures of the installed programs: writes and CPU time per second, and memory."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,12 +8,12 @@ from tests.bench.figures import Figure
 from tests.bench.latency import rss_mib
 from tests.support.installation import Program
 
-#: How the logins of our programs begin.
+#: Prefix of the accounts of our programs.
 OURS: Final = "ballast-"
 
 
 def per_second(what: str, cost: Cost, took_s: float, bar: float | None) -> list[Figure]:
-    """What Ballast wrote to the API server, and the CPU time of every program."""
+    """Ballast's writes to the API server, and the CPU time of each program, per second."""
     writes = {key: len(at) for key, at in cost.writes.items() if key[0].startswith(OURS)}
     total = rate(sum(writes.values()), took_s)
     return [
@@ -39,5 +39,5 @@ def resident(what: str, programs: Sequence[Program], bar_mib: float) -> list[Fig
 
 
 def rate(amount: float, took_s: float) -> float:
-    """How much of it in a second."""
+    """The amount per second."""
     return round(amount / took_s, 2)

@@ -1,7 +1,6 @@
-"""How fast the verbs answer, and how fast both programs start, at 5,000 nodes with 10,000 pods.
+"""Latency of the extender's verbs, and start times of both programs, at 5,000 nodes, 10,000 pods.
 
-The controller is kept in a cycle meanwhile by pods that come and wait. The reference of a latency
-is the bar it is held to.
+Meanwhile new pending pods keep the controller in cycles. The reference of a latency is its bar.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ CONTROL_READY_BAR_S = 10.0
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
-    """All figures of the big cluster."""
+    """All figures of the large cluster."""
     for name in ("kube-scheduler", "kwok"):
         plane.kill(name)
     plane.reset()
@@ -75,7 +74,7 @@ async def _ready(program: Program, bar_s: float) -> Figure:
 
 @contextmanager
 def _kept_busy(plane: ControlPlane, owner: str) -> Iterator[None]:
-    """A process of its own makes pods that can't be placed, so that the controller has cycles."""
+    """A separate process creates pods that cannot be placed, so that the controller has cycles."""
     argv = [sys.executable, "-m", "tests.bench.load", plane.kubeconfig, owner]
     load = Process("load", argv, plane.logs / "load.log")
     load.start()
@@ -86,7 +85,7 @@ def _kept_busy(plane: ControlPlane, owner: str) -> Iterator[None]:
 
 
 async def _settle(client: Client) -> None:
-    """Until the API server has what was put into etcd, as one has that runs for a while."""
+    """Wait until the API server has cached the objects that were written to etcd."""
     await client.list_all(GPU_NODES)
     await client.list_all(PODS)
     await client.list_all(NODES)

@@ -1,6 +1,6 @@
-"""`python -m tests.bench.load KUBECONFIG OWNER`: pods that come all the time and can't be placed.
+"""`python -m tests.bench.load KUBECONFIG OWNER`: keeps creating pods that cannot be placed.
 
-Bounded: it ends by itself after two minutes.
+It ends by itself after two minutes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ TOO_MUCH_MILLI = 1000 * (cluster.CARDS + 1)
 
 
 async def main(kubeconfig: str, owner: str) -> None:
-    """Make pods until the time is up."""
+    """Create pods until the time is up."""
     ends = time.monotonic() + LASTS_S
     number = 0
     async with await Client.connect(kubeconfig) as client:

@@ -1,4 +1,4 @@
-"""What the machine did meanwhile for others: a figure of a busy machine is told by it."""
+"""CPU use of other programs during a benchmark, by which figures of a busy machine are marked."""
 
 import os
 import time
@@ -14,13 +14,13 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 #: user and system mode, its own and those of its children that ended and were waited for.
 _PARENT: Final = 1
 _SPENT: Final = slice(11, 15)
-#: Fields of /proc/stat that are no work: idle and waiting for a disk; and those that others repeat.
+#: Fields of /proc/stat that are no work (idle, iowait), and those included in other fields.
 _IDLE: Final = (3, 4)
 _WORK_FIELDS: Final = 8
 
 
 def beside_others(measure: Callable[[], list[Figure]]) -> list[Figure]:
-    """The figures, each with the cores that other programs used while they were taken."""
+    """The figures, each with the cores that other programs used meanwhile."""
     foreign = Foreign()
     figures = measure()
     cores = foreign.cores()
@@ -28,7 +28,7 @@ def beside_others(measure: Callable[[], list[Figure]]) -> list[Figure]:
 
 
 class Foreign:
-    """Counts from now on the CPU time that is neither this process's nor its descendants'."""
+    """Counts the CPU time of all processes except this one and its descendants, from now on."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -36,20 +36,20 @@ class Foreign:
         self._ours_s = tree_cpu_s(os.getpid())
 
     def cores(self) -> float:
-        """How many cores other processes used, on the average."""
+        """The average number of cores that other processes used."""
         took_s = time.monotonic() - self._began_s
         foreign_s = (_busy_s() - self._busy_s) - (tree_cpu_s(os.getpid()) - self._ours_s)
         return round(max(0.0, foreign_s / took_s), 2)
 
 
 def _busy_s() -> float:
-    """CPU seconds of the whole machine since it started."""
+    """CPU seconds of the machine since its start."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return sum(each for at, each in enumerate(ticks[:_WORK_FIELDS]) if at not in _IDLE) / _TICKS
 
 
 def tree_cpu_s(root: int) -> float:
-    """CPU seconds of a process and all that descends from it, ended or not."""
+    """CPU seconds of a process and all its descendants, including ended ones."""
     parents: dict[int, int] = {}
     spent_s: dict[int, float] = {}
     for folder in Path("/proc").iterdir():

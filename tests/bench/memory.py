@@ -1,8 +1,8 @@
-"""What `control` holds in memory: 100,000 pods through a reflector's decoding into the model.
+"""Memory of `control` with 100,000 pods, decoded by a reflector and stored in the model.
 
-In a process of its own, fed with the pages that an API server would send, in the sizes in which the
-client asks for them. 30,000 pods ask for GPUs; some pods of each kind carry 100 KB that a tenant
-wrote: labels, an affinity, annotations.
+It is measured in a separate process, which reads pages as an API server would send them, in the
+sizes that the client requests. 30,000 pods request GPUs; some pods of each kind have 100 KB of
+labels, affinity or annotations of a tenant.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ from tests.bench.figures import Figure
 N_PODS: Final = 100_000
 N_GPU_PODS: Final = 30_000
 N_NODES: Final = 5_000
-#: One pod in so many carries 100 KB, in one of `_BURDENS`, by turns.
+#: One pod in this many has 100 KB, in each of `_BURDENS` in turn.
 EVERY: Final = 100
-#: The bar for all of it, in MiB.
+#: The bar for resident memory, in MiB.
 BAR_MIB: Final = 400
 
 _LARGE: Final = 100_000
 _MIB: Final = 2**20
-#: At most as many bytes as the client takes in one page.
+#: Largest page that the client accepts, in bytes.
 _PAGE: Final = 8 * _MIB
 _BURDENS: Final = ("labels", "annotations", "affinity", "nodeSelector", "tolerations")
 
 
 def measure() -> list[Figure]:
-    """Resident memory when all is delivered, and the most there was."""
+    """Resident memory after all pods are delivered, and its peak."""
     done = subprocess.run(
         [sys.executable, "-m", __name__], check=True, capture_output=True, text=True
     )
@@ -55,7 +55,7 @@ def measure() -> list[Figure]:
 
 
 def pages() -> Iterator[bytes]:
-    """All pods as an API server lists them."""
+    """Pages of all pods, as an API server lists them."""
     items: list[bytes] = []
     for number in range(N_PODS):
         items.append(json.dumps(_pod(number)).encode())
@@ -123,7 +123,7 @@ def _pod(number: int) -> dict[str, Any]:
 
 
 def _burden(kind: str, number: int, meta: dict[str, Any], spec: dict[str, Any]) -> None:
-    """100 KB that differ from pod to pod."""
+    """Add 100 KB that differ from pod to pod."""
     texts = [f"{number:06}-{at:05}-" + "x" * 50 for at in range(_LARGE // 80)]
     if kind in ("labels", "annotations"):
         meta.setdefault(kind, {}).update({f"x/{text[:12]}": text for text in texts})
@@ -140,7 +140,7 @@ def _burden(kind: str, number: int, meta: dict[str, Any], spec: dict[str, Any]) 
 
 
 def _fill() -> None:
-    """Deliver everything to a controller's reflector and print the figures in MiB."""
+    """Deliver all pods to a controller's reflector and print the figures in MiB."""
     bare = _rss()
     state = ClusterState()
     client = create_autospec(Client, instance=True)
@@ -154,19 +154,19 @@ def _fill() -> None:
 
 
 async def _decoded(*_: object, **__: object) -> AsyncGenerator[Page[Pod], None]:
-    """Stands in for `Client.pages`, from bytes on."""
+    """Stands in for `Client.pages`, but decodes prepared bytes."""
     for body in pages():
         yield decode_page(PODS, body)
 
 
 async def _silent(*_: object) -> AsyncGenerator[bytes, None]:
-    """A watch that tells nothing."""
+    """A watch without events."""
     await asyncio.Event().wait()
     yield b""
 
 
 async def _list(reflector: Reflector[Pod]) -> None:
-    """Let the reflector deliver its first list."""
+    """Run the reflector until it has delivered its first list."""
     task = asyncio.create_task(reflector.run())
     await reflector.wait_synced()
     task.cancel()

@@ -1,8 +1,8 @@
-"""The pages of `ballast web` on a big cluster, in Chromium, as a tenant and as an administrator.
+"""The pages of `ballast web` on a large cluster, in Chromium, as a tenant and as an administrator.
 
-5,000 nodes, 10,000 workloads that run and 10,000 that wait, in a real API server; `ballast view`
-answers as the aggregated API, and each user's pages ask with the user's own login. Nothing else
-runs, so what a page costs is what the programs used while it was loaded.
+A real API server has 5,000 nodes, 10,000 running and 10,000 pending workloads. `ballast view` is
+the aggregated API, and each user's pages use the user's own login. Nothing else runs, so the cost
+of a page is the CPU time of the programs while it was loaded.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ N_WAITING: Final = 10_000
 N_EVICTIONS: Final = 2_000
 N_DAYS: Final = 25
 LOADS: Final = 4
-#: How long a live page is followed to see what its refreshes cost.
+#: How long a live page is open, to measure the cost of its refreshes.
 FOLLOWED_S: Final = 30.0
 #: The bar of the first contentful paint.
 PAINT_MS: Final = 1000.0
@@ -64,7 +64,7 @@ _VIEW: Final = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.view.ballas
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
-    """The first contentful paint of each page, and what it cost the programs."""
+    """The first contentful paint of each page, and the CPU time of the programs."""
     if CHROMIUM is None:
         print("no chromium: pages were not measured (apt install chromium)", file=sys.stderr)
         return []
@@ -74,7 +74,7 @@ async def measure(plane: ControlPlane) -> list[Figure]:
         await asyncio.to_thread(view.start)
         await asyncio.to_thread(wait_for, lambda: _is_available(plane), READY_S, "ballast view")
         await asyncio.to_thread(wait_for, lambda: _may_ask(plane, "ann"), READY_S, "role view")
-        # Nothing renews the nodes' leases, and none is to be lost.
+        # Nothing renews the nodes' leases, and no node may be lost.
         plane.kill("kube-controller-manager")
         figures = [Figure("memory of view before the first page", rss_mib(view), "MiB")]
         for user, pages in (("ann", TENANT_PAGES), ("lead", LEAD_PAGES)):
@@ -121,7 +121,7 @@ async def _load(browser: Browser, url: str, pids: Mapping[str, int]) -> _Load:
 
 
 async def _refresh(name: str, url: str, pids: Mapping[str, int]) -> Figure:
-    """CPU of all programs a second, while one live page is open."""
+    """CPU time of all programs per second while one live page is open."""
     before = sum(map(cpu_s, pids.values()))
     headers = {"Accept": "text/event-stream"}
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
@@ -177,7 +177,7 @@ def _is_available(plane: ControlPlane) -> bool:
 
 
 def _may_ask(plane: ControlPlane, user: str) -> bool:
-    """Whether the rights of `ballast view` have become part of Kubernetes' role `view`."""
+    """Whether the rights of `ballast view` are aggregated into Kubernetes' role `view`."""
     attributes = {
         "namespace": MINE, "verb": "list", "group": "view.ballast.dev", "resource": "queues",
     }  # fmt: skip
@@ -192,11 +192,11 @@ def _may_ask(plane: ControlPlane, user: str) -> bool:
     return bool(review["status"]["allowed"])
 
 
-# -- what is in the cluster --------------------------------------------------------------------
+# -- content of the cluster --------------------------------------------------------------------
 
 
 def _fill(plane: ControlPlane) -> None:
-    """Nodes, projects, work, evictions and records of usage, straight into etcd."""
+    """Write nodes, projects, workloads, evictions and GpuUsages directly to etcd."""
     plane.reset()
     root = "/apis/ballast.dev/v1alpha1"
     plane.admin.post(f"{root}/gpudepartments", cluster.department())
@@ -228,7 +228,7 @@ def _bind(plane: ControlPlane, user: str, role: str, namespace: str = "") -> Non
 def _seed_running(
     plane: ControlPlane, nodes: list[str], projects: list[str]
 ) -> list[dict[str, Any]]:
-    """Two workloads on each node, which hold it whole; projects take turns."""
+    """Two workloads that fill each node; projects take turns."""
     ledgers, pods = [], []
     for number, node in enumerate(nodes):
         rows = []
@@ -249,7 +249,7 @@ def _seed_running(
 
 
 def _waiting(number: int, projects: list[str]) -> dict[str, Any]:
-    """A pod that waits behind the gate; of one to eight GPUs."""
+    """A gated pod of one to eight GPUs."""
     namespace = projects[number % len(projects)]
     name = f"waits-{number // len(projects)}"
     gpus = 1 + number // len(projects) % CARDS
@@ -292,7 +292,7 @@ def _eviction(victim: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(project: str, day: str) -> dict[str, Any]:
-    """What a project held on one day, of nine users."""
+    """The GpuUsage of a project with nine users on one day."""
     lines = [
         {"user": f"user-{user}", "nodePool": "default", "model": "A100",
          "held": [86_400_000] * 24, "lost": [0] * 24}

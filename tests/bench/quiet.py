@@ -1,8 +1,8 @@
-"""What a cycle costs when next to nothing has happened: 5,000 nodes, 40,000 pods that run.
+"""Cost of a cycle with few changes: 5,000 nodes, 40,000 running pods.
 
-In memory, no API server: the clock runs over folding 200 changed pods in, taking the snapshot and
-deciding. The CPU time is what the same cycle has used of its core, whatever else the machine did.
-How it grows is by the same number of changes at a quarter and half of the nodes.
+In memory, without an API server: the time to apply 200 changed pods, take the snapshot and decide.
+The CPU time of the same cycle does not depend on other load of the machine. Growth is measured with
+the same number of changes at a quarter and half of the nodes.
 """
 
 import gc
@@ -39,12 +39,12 @@ CARD_MIB: Final = 81_920
 NOW_S: Final = 1_000_000
 
 
-#: The bar for all of it, in milliseconds.
+#: The bar for the whole cycle, in milliseconds.
 BAR_MS: Final = 100
 
 
 def measure() -> list[Figure]:
-    """The figures of the controller's model at rest, and how they grow."""
+    """The figures of cycles with few changes, and their growth."""
     by_size = [_took(N_NODES * factor // GROWTH[-1]) for factor in GROWTH]
     took = by_size[-1]
     n_pods = N_NODES * PODS_A_NODE
@@ -64,7 +64,7 @@ def measure() -> list[Figure]:
 
 
 def _took(n_nodes: int) -> dict[str, list[float]]:
-    """Milliseconds of every cycle with a model of that size, by part."""
+    """Milliseconds of all cycles with a model of this size, by part."""
     state, running = _filled(n_nodes, PODS_A_NODE)
     decide(state.snapshot(NOW_S))
     gc.collect()
@@ -87,7 +87,7 @@ def _took(n_nodes: int) -> dict[str, list[float]]:
 
 
 def _parts(state: ClusterState, changed: Iterable[Pod]) -> tuple[float, float, float]:
-    """Milliseconds of folding in, of the snapshot, and of deciding."""
+    """Milliseconds of applying changes, of the snapshot, and of deciding."""
 
     def fold() -> None:
         for obj in changed:
@@ -108,8 +108,8 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _looks() -> list[Figure]:
-    """What a look for a node that can be emptied costs, where all nodes are full and where the work
-    of each has a place on others."""
+    """Cost of the search for a node to empty, if all nodes are full, and if the pods of each node
+    fit on others."""
     figures = []
     for n_pods, what in ((PODS_A_NODE, "none"), (PODS_A_NODE // 2, "one")):
         state, _ = _filled(N_NODES, n_pods, consolidate_after_minutes=60)
@@ -120,7 +120,7 @@ def _looks() -> list[Figure]:
 
 
 def _look_ms(state: ClusterState, n_moved: int) -> float:
-    """The CPU time of one decision with the stage `empty-nodes` less that of one without."""
+    """CPU time of a decision with the stage `empty-nodes` minus that of one without."""
     took = []
     for stages in (ALL_STAGES, ALL_STAGES[:-1]):
         snapshot = state.snapshot(NOW_S)
@@ -134,7 +134,7 @@ def _look_ms(state: ClusterState, n_moved: int) -> float:
 def _filled(
     n_nodes: int, n_pods: int, consolidate_after_minutes: int = 0
 ) -> tuple[ClusterState, list[Pod]]:
-    """The model with everything in it, so many pods on each node, and the pods."""
+    """The model with `n_pods` on each node, and the pods."""
     state = ClusterState()
     described = pool("default").build()
     size = ElasticNode(gpus=PODS_A_NODE, cpu=192, memory_gib=2048)

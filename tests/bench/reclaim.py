@@ -1,10 +1,10 @@
-"""A mass reclaim: how long it takes, and how long a pod that has nothing to do with it waits.
+"""A mass reclaim: how long it takes, and how long pods of an unrelated project are pending.
 
-A project without quota holds every GPU of its nodes; another one asks for all of them, within its
-quota. A third one creates a pod again and again meanwhile and has free nodes of its own. For the
-stock scheduler the second one's pods have a higher priority, so that it preempts, and so have the
-third one's. Same control plane, same nodes and pods, one after the other. A pod's time runs from
-its creation to the moment when a watcher sees it bound.
+One project without quota holds all GPUs of its nodes, and a second requests all of them within its
+quota. Meanwhile a third, the bystander, creates pods for its own free nodes. For the stock
+scheduler the pods of the second and third project have a higher priority, so that it preempts. Both
+schedulers are measured one after the other, with the same control plane, nodes and pods. A pod's
+time is from its creation until a watcher sees it bound.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import Installation
 
 CARDS: Final = 8
-#: Between two pods of the bystander, in seconds, and how many it has before the reclaim begins.
+#: Seconds between two pods of the bystander, and how many it creates before the reclaim begins.
 PERIOD_S: Final = 0.25
 N_BEFORE: Final = 40
-#: GPUs of the bystander's nodes: more than it can create pods meanwhile.
+#: Nodes of the bystander: they have more GPUs than it creates pods.
 BYSTANDER_NODES: Final = 125
 TIMEOUT_S: Final = 240.0
-#: Pods created at once.
+#: Parallel creates.
 WRITERS: Final = 16
 
 HOLDER, TAKER, BYSTANDER = "holder", "taker", "bystander"
 PRIORITY_CLASS: Final = "bench-high"
 
-#: Makes a pod one for the scheduler that is measured.
+#: Adapts a pod to the measured scheduler.
 _Finish = Callable[[dict[str, Any]], None]
 
 
 @dataclass(slots=True, frozen=True)
 class _Result:
-    """Seconds: until the last victim was gone, until the last taker was bound, and waits."""
+    """Seconds until the last victim was gone and until the last preemptor was bound, and waits."""
 
     evicted_s: float
     bound_s: float
@@ -113,7 +113,7 @@ async def _ours(plane: ControlPlane, n_victims: int) -> _Result:
 
 
 def _make_cluster(plane: ControlPlane, n_victims: int) -> tuple[list[str], list[str]]:
-    """The nodes that are full, and the bystander's."""
+    """The full nodes, and those of the bystander."""
     plane.kill("kube-scheduler")
     plane.reset()
     for namespace in (HOLDER, TAKER, BYSTANDER):
@@ -127,7 +127,7 @@ def _make_cluster(plane: ControlPlane, n_victims: int) -> tuple[list[str], list[
 async def _run(
     plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], finish: _Finish
 ) -> _Result:
-    """The reclaim, once the bystander's pods have been seen to start without it."""
+    """Run the reclaim, after some of the bystander's pods have started without it."""
     times = Times()
     takers = [f"{TAKER}-{number}" for number in range(n_victims)]
     async with await Client.connect(plane.kubeconfig) as client:
@@ -156,7 +156,7 @@ async def _run(
 
 @dataclass(slots=True, frozen=True)
 class _Creator:
-    """Creates pods of one GPU on the nodes of a role, and notes when."""
+    """Creates pods of one GPU for the nodes of a role, and records the times."""
 
     client: Client
     times: Times
@@ -164,7 +164,7 @@ class _Creator:
     finish: _Finish
 
     async def pod(self, name: str, namespace: str, role: str) -> None:
-        """One pod; its time runs from before the request."""
+        """Create one pod; its time starts before the request."""
         pod = cluster.pod(name, namespace, {"cpu": "100m", "memory": "128Mi"} | self.gpu)
         pod["spec"]["nodeSelector"] = {cluster.ROLE: role}
         self.finish(pod)
@@ -172,7 +172,7 @@ class _Creator:
         await self.client.create(PODS, pod, namespace=namespace)
 
     async def pods(self, names: list[str], namespace: str, role: str) -> None:
-        """Many, `WRITERS` at a time."""
+        """Create pods, `WRITERS` at a time."""
         limit = asyncio.Semaphore(WRITERS)
 
         async def one(name: str) -> None:
@@ -183,7 +183,7 @@ class _Creator:
 
 
 async def _come(create: _Creator, names: list[str], is_over: asyncio.Event) -> None:
-    """The bystander's pods, one after the other until it is over."""
+    """Create the bystander's pods one after the other until the reclaim is over."""
     for number in range(CARDS * BYSTANDER_NODES - N_BEFORE):
         if is_over.is_set():
             break

@@ -1,6 +1,6 @@
-"""A cluster at rest: what Ballast writes to the API server, and the memory of its programs.
+"""A cluster at rest: Ballast's writes to the API server, and the memory of its programs.
 
-100 nodes with 600 running pods; nothing is created, ends or changes while writes are counted.
+100 nodes with 600 running pods; nothing changes while writes are counted.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.support.installation import Installation
 
 N_NODES: Final = 100
 PODS_A_NODE: Final = 6
-#: Until the programs have reported what they found, and how long writes are then counted.
+#: Time for the programs to write their first reports, and time in which writes are then counted.
 SETTLE_S: Final = 30.0
 COUNTED_S: Final = 120.0
 #: The bars.
@@ -27,7 +27,7 @@ MEMORY_MIB: Final = 250.0
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
-    """Writes and CPU time a second, and MiB of each program."""
+    """Writes and CPU time per second, and MiB of each program."""
     plane.kill("kube-scheduler")
     plane.reset()
     plane.make_namespace("bench")

@@ -1,9 +1,9 @@
-"""A big cluster on the real control plane: at rest, and with 100 changes a second.
+"""A large cluster on a real control plane: at rest, and with 100 changes a second.
 
-5,000 nodes, 40,000 pods that run on all of their GPUs and 10,000 that wait, in 1,000 projects. Of
-the changes, a quarter deletes pods that run, a quarter creates pods, which wait with the others,
-and the rest annotates pods that run. A GPU that comes free goes to a pod that waits. A project with
-nodes of its own creates a pod a second meanwhile.
+5,000 nodes, 40,000 pods that run on all of their GPUs, and 10,000 pending pods, in 1,000 projects.
+A quarter of the changes deletes running pods, a quarter creates pods, and half annotates running
+pods. A freed GPU goes to a pending pod. Meanwhile a project with its own nodes creates a pod a
+second.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ N_PROJECTS: Final = 1_000
 N_WAITING: Final = 10_000
 BYSTANDER: Final = "bystander"
 BYSTANDER_NODES: Final = 100
-#: The programs report what they found: 10,000 pods are told why they wait. Looks at it, and how
-#: long it may take.
+#: Interval of checks, and deadline, until the programs have written the conditions of 10,000
+#: pending pods.
 LOOK_S: Final = 20.0
 SETTLES_S: Final = 900.0
-#: How long each state is measured.
+#: Duration of each measurement.
 RESTS_S: Final = 120.0
 CHANGES_S: Final = 600.0
 CHANGES_PER_S: Final = 100
-#: After the last change, until every GPU is taken again.
+#: Deadline after the last change until all GPUs are allocated again.
 RECOVERS_S: Final = 120.0
 #: The bars.
 WRITES_PER_S: Final = 5.0
@@ -61,7 +61,7 @@ _CYCLE_S: Final = "ballast_control_cycle_duration_seconds_sum"
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
-    """Writes, CPU time and memory at rest; cycles, starts and a bystander's waits meanwhile."""
+    """Writes, CPU time and memory at rest; cycles, starts and a bystander's waits under load."""
     await asyncio.to_thread(_fill, plane)
     installation = Installation(plane, by_token=True, lease_s=60.0)
     webhooks = installation.webhooks(Path(tempfile.mkdtemp(prefix="ballast-bench-")))
@@ -88,7 +88,7 @@ async def measure(plane: ControlPlane) -> list[Figure]:
 
 
 async def _settle(plane: ControlPlane, programs: Sequence[Program]) -> float:
-    """Seconds until the programs wrote less than `WRITES_PER_S` in one look."""
+    """Seconds until the programs wrote less than `WRITES_PER_S` between two checks."""
     began = time.perf_counter()
     while time.perf_counter() - began < SETTLES_S:
         meter = _meter(plane, programs)
@@ -144,7 +144,7 @@ async def _change(plane: ControlPlane, programs: Sequence[Program]) -> list[Figu
 
 
 async def _recover(control: Program, before: Mapping[str, float], n_freed: int) -> float:
-    """Seconds until as many pods were released as were deleted; `RECOVERS_S` at most."""
+    """Seconds until as many pods were released as were deleted, at most `RECOVERS_S`."""
     began = time.perf_counter()
     while (took_s := time.perf_counter() - began) < RECOVERS_S:
         if (await _scrape(control))[_RELEASED] - before[_RELEASED] >= n_freed:
@@ -155,7 +155,7 @@ async def _recover(control: Program, before: Mapping[str, float], n_freed: int) 
 
 @dataclass(slots=True)
 class _Churn:
-    """The changes, evenly over time; where the API server is too slow, they are fewer."""
+    """Makes the changes evenly over time; fewer if the API server is too slow."""
 
     client: Client
     done: Counter[str] = field(default_factory=Counter)
@@ -163,7 +163,7 @@ class _Churn:
     _runs: list[tuple[str, str]] = field(default_factory=list)
 
     async def run(self) -> float:
-        """Make them for `CHANGES_S`; returns the seconds until the last one was answered."""
+        """Make changes for `CHANGES_S`; returns the seconds until the last one was answered."""
         self._runs = [
             (_project(node), f"{name}-{card}")
             for node, name in enumerate(_NODES.names())
@@ -208,14 +208,14 @@ class _Churn:
 
 @dataclass(slots=True)
 class _Comers:
-    """The bystander's pods: one a second, on nodes of their own."""
+    """Creates the bystander's pods: one a second, on its own nodes."""
 
     client: Client
     times: Times = field(default_factory=Times)
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def come(self) -> None:
-        """Until it is over."""
+        """Create pods until the load ends."""
         for number in range(BYSTANDER_NODES * CARDS):
             if self.is_over.is_set():
                 break
@@ -225,7 +225,7 @@ class _Comers:
             await asyncio.sleep(1.0)
 
 
-# -- what is measured -------------------------------------------------------------------------
+# -- measurements -----------------------------------------------------------------------------
 
 
 def _meter(plane: ControlPlane, programs: Sequence[Program]) -> Meter:
@@ -233,7 +233,7 @@ def _meter(plane: ControlPlane, programs: Sequence[Program]) -> Meter:
 
 
 async def _scrape(program: Program) -> dict[str, float]:
-    """The sum of each metric's samples, by the sample's name and, where it has one, its part."""
+    """The sum of each metric's samples, by the sample's name and its label `part`, if any."""
     url = f"http://{LOOPBACK}:{program.port}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         text = await answer.text()
@@ -245,11 +245,11 @@ async def _scrape(program: Program) -> dict[str, float]:
     return sums
 
 
-# -- what is in the cluster --------------------------------------------------------------------
+# -- content of the cluster --------------------------------------------------------------------
 
 
 def _fill(plane: ControlPlane) -> None:
-    """Nodes, projects, rows and pods, straight into etcd."""
+    """Write nodes, projects, rows and pods directly to etcd."""
     plane.kill("kube-scheduler")
     plane.reset()
     root = "/apis/ballast.dev/v1alpha1"
@@ -288,7 +288,7 @@ def _project(number: int) -> str:
 
 
 def _waiting(number: int) -> dict[str, Any]:
-    """A pod that waits for one of the nodes that all projects use."""
+    """A pending pod for the nodes that all projects share."""
     return _pod(f"waits-{number}", _project(number), _ROLE)
 
 

@@ -1,8 +1,7 @@
-"""What one cycle costs on the shared shapes of work, each in its own process, and how that grows.
+"""Time of one cycle for the shared shapes of work, each in its own process, and its growth.
 
-The inputs are made by `bench/shapes.py` of the shared material; without it there is nothing to
-measure, which is said. References are the bars we hold ourselves to. The gang with a topology is
-ours.
+`bench/shapes.py` of the shared material makes the inputs; without it, the part is skipped with a
+message. References are our own bars. The gang with a topology is ours.
 """
 
 import json
@@ -36,11 +35,11 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """As a table says it."""
+        """The name in the table."""
         return " ".join(word.lstrip("-") for word in self.arguments)
 
 
-#: Shape and bar, as the project's goals name them.
+#: Shapes and bars, from the project's goals.
 BARS: Final = (
     Shape(("reclaim-many", "--nodes", "500"), 1000),
     Shape(("reclaim-many", "--nodes", "500", "--queues", "20"), 1000),
@@ -64,7 +63,7 @@ BARS: Final = (
     Shape(("pending", "--nodes", "100"), 20),
     Shape(("mixed", "--nodes", "100"), 20),
 )
-#: Shapes whose growth is fitted, and the number of nodes to start from.
+#: Shapes whose growth is fitted, with the smallest number of nodes.
 GROWING: Final = (
     ("reclaim-many", 125),
     ("gang-impossible", 100),
@@ -79,7 +78,7 @@ GANG: Final = 512
 
 
 def measure() -> list[Figure]:
-    """Median times of one cycle beside the bars, the largest process, and exponents of growth."""
+    """Median times of one cycle with their bars, the largest process, and exponents of growth."""
     if not SHAPES.exists():
         print(f"shapes: {SHAPES} is missing; set BALLAST_SHARED to its folder", file=sys.stderr)
         return []
@@ -111,7 +110,7 @@ def measure() -> list[Figure]:
 
 
 def growth(name: str, took_ms: list[float]) -> Figure:
-    """The exponent of what grew with `GROWTH`: the slope of the line through the logarithms."""
+    """The exponent of growth over the sizes `GROWTH`: the slope of the logarithms."""
     xs, ys = [math.log(factor) for factor in GROWTH], [math.log(each) for each in took_ms]
     power = round(statistics.linear_regression(xs, ys).slope, 2)
     return Figure(f"{name} grows with nodes to the power of", power, "")
@@ -137,7 +136,7 @@ def _rounded(milliseconds: float) -> float:
 
 
 def _near_gang(n_pods: int) -> dict[str, Any]:
-    """A gang of whole nodes that must lie in one zone of two, the second of which is half full."""
+    """A gang of whole nodes that must run in one of two zones, the second of which is half full."""
     nodes = [
         {"name": f"n{i}", "gpus": 8, "labels": {"zone": f"z{i // n_pods}", "rack": f"r{i // 16}"}}
         for i in range(n_pods + n_pods // 2)

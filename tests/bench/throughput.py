@@ -1,12 +1,12 @@
-"""Pods per second from held to bound: ours with fractions, the stock scheduler with whole GPUs.
+"""Pods bound per second: Ballast with fractions, the stock scheduler with whole GPUs.
 
-Both start with all pods created. Ours are held by their gates, and the controller is frozen; those
-of the stock scheduler have no gate, and kube-scheduler is frozen. The clock runs from the moment
-the frozen program goes on until the last pod has a node: ours includes reading the pods, the plan
-and the removal of every gate, stock's is its scheduling alone. Same control plane, same nodes, one
-after the other. CPU time is that of all processes but the benchmark's own, and it and the writes
-are counted until the last pod runs: else the slower of the two would pay for more of the kubelets'
-work than the faster, which ends before most of it.
+All pods exist before the start. Ballast's pods are gated and the controller is frozen; the stock
+scheduler's pods have no gate and kube-scheduler is frozen. The time is from the moment at which the
+frozen program resumes until the last pod has a node. For Ballast it includes reading the pods, the
+plan and the removal of all gates, for the stock scheduler only scheduling. Both are measured one
+after the other on the same control plane and nodes. CPU time is of all processes except the
+benchmark. CPU time and writes are counted until the last pod runs; otherwise the slower scheduler
+would be charged for more of the kubelets' work.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.support.installation import Installation
 
 N_PODS = 2000
 TIMEOUT_S = 120.0
-#: A Lease that outlives the making of all pods.
+#: Duration of the Lease: longer than the creation of all pods.
 FROZEN_S = 90.0
 BOUND = "spec.nodeName!="
 RUNNING = "status.phase=Running"
@@ -34,7 +34,7 @@ RUNNING = "status.phase=Running"
 
 @dataclass(slots=True, frozen=True)
 class _Result:
-    """Seconds until the last of the pods was bound, and until the last one ran; what that took."""
+    """Seconds until the last pod was bound and until the last one ran, and the cost."""
 
     took_s: float
     ran_s: float
@@ -61,7 +61,7 @@ async def measure(plane: ControlPlane, n_nodes: int, n_pods: int = N_PODS) -> li
 
 
 def _by_writer(cost: Cost, n_pods: int) -> list[Figure]:
-    """Each kind of write a pod, and when the first and the last one were answered."""
+    """Writes per pod by kind, and the times of the first and the last."""
     figures: list[Figure] = []
     for (user, resource), answered_s in sorted(cost.writes.items(), key=lambda each: each[1][0]):
         if len(answered_s) >= n_pods / 50:
@@ -126,7 +126,8 @@ async def _ours(plane: ControlPlane, n_nodes: int, n_pods: int) -> _Result:
 async def _time(
     plane: ControlPlane, programs: Mapping[str, int], n_pods: int, begin: Callable[[], None]
 ) -> _Result:
-    """From `begin` to the last Binding; `programs` are the processes besides the plane's."""
+    """Measure from `begin` to the last Binding; `programs` are the processes besides the
+    plane's."""
     async with await Client.connect(plane.kubeconfig) as client:
         watch = asyncio.create_task(count_pods(client, n_pods, BOUND))
         meter = Meter({**programs, **plane.pids()}, plane.audit_log)
@@ -138,7 +139,7 @@ async def _time(
 
 
 async def make_queues(plane: ControlPlane) -> None:
-    """The department and the project: from now on the benchmark's pods may run."""
+    """Create the department and the project, so that the benchmark's pods may run."""
     path = "/apis/ballast.dev/v1alpha1"
     post = plane.admin.post
     await asyncio.to_thread(post, f"{path}/gpudepartments", cluster.department())
@@ -146,7 +147,7 @@ async def make_queues(plane: ControlPlane) -> None:
 
 
 async def count_pods(client: Client, wanted: int, field_selector: str) -> float:
-    """When the last of `wanted` pods of the benchmark's namespace came to match."""
+    """The time at which `wanted` pods of the benchmark's namespace match the selector."""
     seen: set[str] = set()
     is_done = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""How long pods wait, as a watcher of them sees it."""
+"""How long pods are pending, as seen by a watcher of pods."""
 
 import time
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from extender.api.objects import Pod
 
 @dataclass(slots=True)
 class Times:
-    """Monotonic seconds by pod name: when it was created here, seen bound, seen gone."""
+    """Monotonic seconds by pod name: when it was created here, seen bound, and seen deleted."""
 
     created: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
 
     def note(self, event: Event) -> None:
-        """Take what a watcher of the pods sees."""
+        """Process an event of the watcher."""
         match event:
             case Upserted(obj=Pod() as pod):
                 if pod.spec.node_name:
@@ -28,6 +28,6 @@ class Times:
                 pass
 
     def waits(self, names: Iterable[str]) -> list[float]:
-        """From creation to being bound; a pod that is not bound yet counts until now."""
+        """Seconds from creation to binding; a pod that is not bound counts until now."""
         now = time.perf_counter()
         return [self.bound.get(name, now) - self.created[name] for name in names]

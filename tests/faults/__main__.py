@@ -1,7 +1,7 @@
-"""`python -m tests.faults [--seed N] [--minutes M] [KIND ...]`: faults under load, judged.
+"""`python -m tests.faults [--seed N] [--minutes M] [KIND ...]`: faults under load, with a verdict.
 
-With `--hours N` it is a soak: for so long all faults that leave our programs alive, and nothing may
-grow in them or by them.
+`--hours N` is a soak: only faults that do not end our programs, and neither the programs nor their
+objects may grow.
 """
 
 import argparse
@@ -21,7 +21,7 @@ RUNS: Final = Path("build/faults.jsonl")
 
 
 def main() -> int:
-    """Exit status: 1 if something was violated, missed or grew, or the run proves nothing."""
+    """The exit status: 1 if anything was violated, missed or grew, or the run proves nothing."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="draws faults and load")
     parser.add_argument("--minutes", type=float, default=20.0, help="go on at least so long")

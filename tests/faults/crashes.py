@@ -1,7 +1,7 @@
-"""The fault that kills our programs at their writes, one write after another, under the load.
+"""The fault that kills our programs at one write after another, under load.
 
-A point is a program, a side of a write, and how often the program has made that write since it was
-started. The points that were tried least come first, so that all get their turn.
+A point is a program, a side of a write (before or after it), and the number of that write since the
+program's start. Points that were tried least come first.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from tests.faults.load import DOWN
 from tests.faults.stage import NotDoneError, Stage
 
-#: Which writes of its life end a program, by how soon the load brings them about: 2 to 300 of each
-#: a minute.
+#: Numbers of the writes at which a program is killed; the load causes 2 to 300 of each kind a
+#: minute.
 OFTEN: Final = (1, 2, 5, 10)
 SOMETIMES: Final = (1, 2)
 SELDOM: Final = (1,)
@@ -34,19 +34,19 @@ CONTROL_WRITES: Final = {
 }
 SERVE_WRITES: Final = {"POST pods/binding": OFTEN}
 SIDES: Final = ("before", "after")
-#: How long the fault goes on: less than a gang may be incomplete.
+#: Duration of the fault: less than the time for which a gang may be incomplete.
 CRASHING_S: Final = 25.0
-#: On a busy machine a start alone may take longer: without a crash the fault goes on for so long.
+#: Longest duration until the first crash: on a busy machine a start may take longer than the fault.
 FIRST_CRASH_S: Final = 90.0
-#: How long a controller leads before it gives a point up.
+#: How long a controller leads before its point is given up.
 REACHED_S: Final = 5.0
-#: How long the extender works between two crashes, since it has few of the points.
+#: How long the extender runs between two crashes, since it has few points.
 WORKS_S: Final = 10.0
 POLL_S: Final = 0.3
 
 
 class Point(NamedTuple):
-    """`of` is "control" for any controller, or "serve"."""
+    """A point; `of` is "control" for any controller, or "serve"."""
 
     of: str
     failpoint: str
@@ -62,12 +62,12 @@ POINTS: Final = tuple(
     for side in SIDES
     for nth in times
 )
-#: Each program and what its points are called.
+#: Program -> `of` of its points.
 CRASHING: Final = {"control": "control", "other": "control", "serve": "serve"}
 
 
 async def crash_at_writes(stage: Stage, random: Random) -> str:
-    """For some time both controllers and the extender crash again and again, at their writes."""
+    """Both controllers and the extender crash repeatedly at their writes."""
     before = stage.crashes.total()
     began_s = time.monotonic()
 
@@ -105,8 +105,8 @@ async def _crash(stage: Stage, random: Random, name: str, goes_on: Callable[[], 
 
 
 async def _has_ended(stage: Stage, name: str, goes_on: Callable[[], bool]) -> bool:
-    """Whether the program reached its point; a controller gives up when it has led for some time
-    without. How long it takes to start and to lead says nothing."""
+    """Whether the program reached its point, or is a controller that has led for `REACHED_S`
+    without reaching it. The time to start and to become leader does not count."""
     program, left_s = stage.programs[name], REACHED_S
     first = await _term(stage)
     while program.is_alive and goes_on() and left_s > 0:
@@ -118,7 +118,7 @@ async def _has_ended(stage: Stage, name: str, goes_on: Callable[[], bool]) -> bo
 
 
 async def _term(stage: Stage) -> str:
-    """The name of the controller that leads, and the number of its term; empty if not known."""
+    """The name of the leader and the number of its term; empty if unknown."""
     with suppress(*DOWN):
         return await asyncio.to_thread(stage.term)
     return ""

@@ -1,8 +1,8 @@
-"""What may not grow over hours: memory and files of the programs, rows, groups and events.
+"""Detects growth over hours: memory and files of the programs, rows, groups and events.
 
-A sample is taken at each check point, where the load is within its quotas and everything that can
-run is bound, so that samples are of like moments. Of the samples after the first third, which is
-for caches to fill, the medians of the two halves are compared.
+Samples are taken at check points, where the load is within its quotas and all pods that can run are
+bound, so that they are comparable. The first third is skipped, since caches fill; of the rest, the
+medians of both halves are compared.
 """
 
 import os
@@ -12,11 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-#: Samples below which nothing is said.
+#: The fewest samples that are judged.
 FEWEST: Final = 6
-#: By the last word of a series: the growth that passes, as a share and as an amount. Files are
-#: sockets most of all, of which a client keeps as many as it has had requests at once; events are
-#: kept for an hour whatever happens.
+#: Last word of a series -> allowed growth, as a ratio and as an amount. Most files are sockets, of
+#: which a client keeps as many as it had parallel requests; events are kept for an hour.
 ALLOWED: Final[Mapping[str, tuple[float, float]]] = {
     "MiB": (0.05, 2.0),
     "files": (0.10, 40.0),
@@ -29,23 +28,23 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Growth:
-    """Samples of each series, in order; the last word of a series' name is its unit."""
+    """Samples by series, in order; the last word of a series' name is its unit."""
 
     series: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, sample: Mapping[str, float]) -> None:
-        """Take the samples of one check point."""
+        """Add the samples of one check point."""
         for name, value in sample.items():
             self.series.setdefault(name, []).append(value)
 
     def findings(self) -> list[str]:
-        """A line for each series that grew beyond what passes, or that has too few samples."""
+        """A line for each series that grew too much or has too few samples."""
         if not self.series:
             return ["nothing was sampled"]
         return [line for name, values in self.series.items() for line in _judge(name, values)]
 
     def lines(self) -> Iterable[str]:
-        """A line for each series: its first and last samples, and its halves."""
+        """A line for each series: its first and last samples, and the medians of its halves."""
         for name, values in self.series.items():
             before, after = _halves(values)
             yield (
@@ -55,7 +54,7 @@ class Growth:
 
 
 def memory_mib(pid: int) -> float:
-    """Resident memory of a process; 0 once it is gone."""
+    """Resident memory of a process; 0 once it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 2**20
     except OSError:
@@ -63,7 +62,7 @@ def memory_mib(pid: int) -> float:
 
 
 def open_files(pid: int) -> int:
-    """Files and sockets that a process has open; 0 once it is gone."""
+    """Number of open files and sockets of a process; 0 once it has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -81,7 +80,7 @@ def _judge(name: str, values: list[float]) -> Iterable[str]:
 
 
 def _halves(values: list[float]) -> tuple[float, float]:
-    """The medians of the two halves of what comes after the first third."""
+    """The medians of the two halves of the samples after the first third."""
     settled = values[len(values) // 3 :]
     middle = len(settled) // 2
     return median(settled[:middle] or settled), median(settled[middle:])

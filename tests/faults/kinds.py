@@ -1,7 +1,7 @@
-"""The faults. Each acts on a stage, puts back what it took, and says in a few words what it did.
+"""The faults. Each acts on a stage, restores it, and returns a short description.
 
-A fault ends when everything that it killed was started again; `trial` judges what happens then. A
-fault that had no effect raises NotDoneError, and is not counted.
+A fault ends when all programs that it killed are started again; then `trial` judges the effects. A
+fault without effect raises NotDoneError and does not count.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ from tests.support.controlplane.admin import ApiRefusedError
 
 Act = Callable[[Stage, Random], Awaitable[str]]
 
-#: Names of what faults count besides themselves.
+#: Names of events that faults count besides themselves.
 SPLIT_BRAIN: Final = "split-brain trials"
 STALLS: Final = "stalls"
 CUTS: Final = "cuts"
 
 OURS: Final = ("control", "other", "serve", "webhooks")
 THEIRS: Final = ("kube-scheduler", "kube-apiserver", "etcd", "kube-controller-manager")
-#: Pods that are deleted by one request.
+#: Number of pods that one request deletes.
 FLOOD: Final = 1000
-#: How long a program that was stopped may need to say that it leads.
+#: Deadline for a program that was stopped to report that it leads.
 LEADS_S: Final = 30.0
-#: How long a program may ask for nothing.
+#: The longest time in which a program may send no request.
 LOSS_S: Final = 20.0
-#: How long the API server may need to take a write again.
+#: Deadline for the API server to accept writes again.
 AGAIN_S: Final = 60.0
-#: The same for the flood's deletion, which the API server gives up after 60 s on a busy machine.
+#: Deadline for the flood's deletion; on a busy machine the API server aborts it after 60 s.
 ALL_DELETED_S: Final = 300.0
 
 
@@ -53,12 +53,12 @@ async def _stop(name: str, stage: Stage, random: Random) -> str:
 
 
 async def _two_leaders(stage: Stage, random: Random) -> str:
-    """Leaders come back while another leads, five times."""
+    """A frozen leader resumes while another controller leads, five times."""
     return "; ".join([await _split_brain(stage, random) for _ in range(5)])
 
 
 async def _split_brain(stage: Stage, random: Random) -> str:
-    """The leader is stopped until the other one leads, and comes back believing that it leads."""
+    """The leader is frozen until the other controller leads, and resumes as if it still led."""
     first = await asyncio.to_thread(stage.leader)
     if first not in stage.programs:
         raise NotDoneError(f"{first!r} leads")
@@ -109,13 +109,13 @@ async def _node_again(stage: Stage, random: Random) -> str:
     await asyncio.sleep(away_s)
     create = functools.partial(stage.admin.ensure, "/api/v1/nodes", manifest)
     await stage.insist(create, AGAIN_S)
-    # A kubelet registers itself again; kwok may leave such a node alone until its lease is over.
+    # A kubelet registers again; kwok may ignore such a node until its lease has expired.
     await asyncio.to_thread(stage.start, "kwok")
     return f"{name} after {away_s:g} s"
 
 
 async def _pods_again(stage: Stage, random: Random) -> str:
-    """Bare pods are deleted at once and made again under their names, five times."""
+    """Bare pods are deleted and created again at once with the same names, five times."""
     namespace, n_pods, n_rounds = "team-c", 4, 5
     folder = FOLDERS["Pod"].format(namespace)
 
@@ -139,7 +139,7 @@ async def _pods_again(stage: Stage, random: Random) -> str:
 
 
 def flood(random: Random) -> list[dict[str, Any]]:
-    """A thousand small pods, which say what they ask for, so that `Load.trim` deletes the rest."""
+    """A thousand small pods, annotated with their request, so that `Load.trim` deletes the rest."""
     bodies: list[dict[str, Any]] = []
     for ix in range(FLOOD):
         milli = random.choice((100, 200))
@@ -151,7 +151,7 @@ def flood(random: Random) -> list[dict[str, Any]]:
 
 
 async def _many_deleted(stage: Stage, random: Random) -> str:
-    """A thousand small pods, some bound and most waiting, are deleted by one request."""
+    """A thousand small pods, most of them pending, are deleted by one request."""
     pods = FOLDERS["Pod"].format("team-a")
     selected = f"{pods}?labelSelector=flood"
     try:
@@ -197,7 +197,7 @@ async def _refuse(stage: Stage, random: Random) -> str:
 
 
 async def _stall(stage: Stage, random: Random) -> str:
-    """Silences shorter and longer than the time that a request may take, four of them."""
+    """Four stalls, shorter and longer than the deadline of a request."""
     silences_s = [random.uniform(*random.choice(((0.2, 2), (2, 5), (8, 12)))) for _ in range(4)]
     for silent_s in silences_s:
         for proxy in stage.proxies.values():
@@ -221,7 +221,7 @@ async def _slow(stage: Stage, random: Random) -> str:
 
 
 async def _lose_answers(stage: Stage, random: Random) -> str:
-    """Requests arrive and are carried out; the connection breaks instead of the answer."""
+    """Requests are carried out, but the connection breaks instead of the answer."""
     name = random.choice(("ballast-control", "ballast-scheduler", "other"))
     proxy = stage.proxies[name]
     before, lasts_s = proxy.n_lost, random.uniform(0.5, 4)
@@ -242,7 +242,7 @@ def _bound(act: Callable[[str, Stage, Random], Coroutine[Any, Any, str]], name: 
     return functools.partial(act, name)
 
 
-#: By the name that is printed and counted. A restore begins a new audit: `trial` does it.
+#: Faults by name. A restore begins a new audit, so `trial` implements it.
 KINDS: Final[dict[str, Act]] = {
     **{f"kill {name}": _bound(_kill, name) for name in (*OURS, *THEIRS)},
     **{f"stop {name}": _bound(_stop, name) for name in (*OURS, *THEIRS)},
@@ -261,7 +261,7 @@ KINDS: Final[dict[str, Act]] = {
     "lost answers": _lose_answers,
 }
 RESTORE: Final = "restore"
-#: How often a kind is drawn once each was injected, by what its count is to reach; others: 1.
+#: Weights with which kinds are drawn after each was injected once, from their goals; others: 1.
 WEIGHTS: Final = {
     "crashes at writes": 20,
     "two leaders": 8,
@@ -270,7 +270,7 @@ WEIGHTS: Final = {
     RESTORE: 10,
 }
 
-#: What a soak injects: our programs live through all of it, so that what grows in them shows.
+#: The kinds of a soak: they do not end our programs, so that their growth can be measured.
 OF_A_SOAK: Final = tuple(
     kind
     for kind in KINDS

@@ -1,7 +1,7 @@
-"""Work that keeps coming and going while faults happen, written as people write it.
+"""Workloads that are submitted and deleted while faults happen, written as users write them.
 
-The load keeps no books: what there is, it reads from the API server, so that objects which a
-restore of etcd brings back or takes away are seen as they are.
+The load keeps no state: it reads its objects from the API server, so it also sees those that a
+restore of etcd brings back or removes.
 """
 
 import http.client
@@ -13,19 +13,19 @@ from extender.api import names
 from tests.faults.stage import QUOTAS, Stage
 from tests.support.controlplane.admin import ApiRefusedError
 
-#: Where the load works; the project of the probes has its quota for itself.
+#: Projects of the load; the project of the probes is not used by the load.
 PROJECTS: Final = ("team-a", "team-b", "team-c")
-#: Milli-GPU that an object asks for with all its pods.
+#: Annotation: milli-GPU that all pods of an object request together.
 TOTAL: Final = "faults.ballast.dev/total-milli"
-#: A project asks for this much of its quota, so that it borrows and others reclaim.
+#: Requests of a project relative to its quota: above 1, so that projects borrow and reclaim.
 GREED: Final = 1.6
 RUN_S: Final = "simulation.ballast.dev/run-seconds"
 STOP_S: Final = "simulation.ballast.dev/stop-seconds"
-#: What a request may end with while something is down.
+#: Errors of requests while a program is down.
 DOWN: Final = (OSError, http.client.HTTPException, ApiRefusedError)
-#: The label of every object that says what it asks for, as its `TOTAL` annotation.
+#: Label of all objects with the annotation `TOTAL`.
 OWN: Final = "faults.ballast.dev/own"
-#: The label of the Jobs that `_stream` makes.
+#: Label of the Jobs of `_stream`.
 STREAM: Final = "faults.ballast.dev/stream"
 FOLDERS: Final = {
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
@@ -36,7 +36,7 @@ FOLDERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One object of the load that is there."""
+    """An existing object of the load."""
 
     path: str
     created_at: str
@@ -45,19 +45,19 @@ class Held:
 
 
 class Load:
-    """Draws what to submit and what to delete; each step is a few requests."""
+    """Draws which workloads to submit and delete; each step is a few requests."""
 
     def __init__(self, stage: Stage, random: Random) -> None:
         self._stage = stage
         self._random = random
         self._number = 0
-        #: Objects created, deleted, and requests that failed while something was down.
+        #: Numbers of created and deleted objects, and of requests that failed during faults.
         self.n_created = 0
         self.n_deleted = 0
         self.n_failed = 0
 
     def step(self) -> None:
-        """Submit something for one project, or delete something of it."""
+        """Submit or delete a workload of one project."""
         project = self._random.choice(PROJECTS)
         try:
             held = self.held(project)
@@ -70,10 +70,10 @@ class Load:
             self.n_failed += 1
 
     def trim(self) -> None:
-        """Delete the streams of each project, and its newest objects until the rest is within its
-        quota: of a stream some pod always waits.
+        """Delete the streams of each project, since these always have pending pods, and its newest
+        objects until the rest is within its quota.
 
-        Raises OSError or ApiRefusedError while the API server is away.
+        Raises OSError or ApiRefusedError while the API server is not available.
         """
         for project in PROJECTS:
             held = sorted(self.held(project), key=lambda each: (each.created_at, each.path))
@@ -89,7 +89,7 @@ class Load:
         found = []
         for kind, folder in FOLDERS.items():
             path = folder.format(project)
-            # Pods of Jobs and ReplicaSets are many, and count with their owners.
+            # Pods of Jobs and ReplicaSets count with their owners.
             for each in self._stage.items(f"{path}?labelSelector={OWN}"):
                 meta = each["metadata"]
                 milli = int(meta.get("annotations", {}).get(TOTAL, "0"))
@@ -118,7 +118,7 @@ def has_ended(pod: dict[str, Any]) -> bool:
 
 
 def asking(milli: int, run_s: int = 0, stop_s: int = 0) -> dict[str, Any]:
-    """A pod template as a user writes it: whole GPUs in `nvidia.com/gpu`, or a fraction."""
+    """A pod template as users write it: whole GPUs in `nvidia.com/gpu`, or a fraction."""
     notes = {}
     if run_s:
         notes[RUN_S] = str(run_s)
@@ -142,7 +142,7 @@ def asking(milli: int, run_s: int = 0, stop_s: int = 0) -> dict[str, Any]:
 
 
 def _service(name: str, random: Random) -> dict[str, Any]:
-    """Pods that run until they are deleted; an evicted one is made again at once."""
+    """Pods that run until they are deleted; evicted ones are created again at once."""
     n_pods, milli = random.choice(((3, 500), (4, 250), (2, 1000), (1, 2000), (5, 300), (1, 4000)))
     template = asking(milli, stop_s=random.choice((0, 0, 2)))
     return _replicas(name, n_pods, milli, template)
@@ -156,7 +156,7 @@ def _gang(name: str, random: Random) -> dict[str, Any]:
 
 
 def _gang_job(name: str, random: Random) -> dict[str, Any]:
-    """A Job of pods that run together."""
+    """A Job whose pods must run together."""
     n_pods, milli = random.choice(((4, 1000), (2, 1000), (8, 500)))
     template = asking(milli, run_s=random.randint(5, 25))
     return _job_of(name, n_pods, milli, _grouped(template, name, n_pods))
@@ -178,13 +178,13 @@ def _stream(name: str, random: Random) -> dict[str, Any]:
 
 
 def _bare(name: str, random: Random) -> dict[str, Any]:
-    """A pod that nothing makes again."""
+    """A pod without an owner."""
     milli = random.choice((500, 1000, 1000))
     body = asking(milli, run_s=random.randint(5, 40))
     return bare_pod(name, milli, body)
 
 
-#: Half of what is submitted are streams, for most of the Bindings; the rest is for variety.
+#: Half of the submitted workloads are streams, which cause most Bindings; the others add variety.
 DRAWN: Final = (
     *(_service, _service, _gang, _gang_job, _job, _job, _bare),
     *(_stream,) * 7,
@@ -192,7 +192,7 @@ DRAWN: Final = (
 
 
 def bare_pod(name: str, milli: int, body: dict[str, Any]) -> dict[str, Any]:
-    """A pod without an owner, of this template."""
+    """A pod of this template without an owner."""
     body["metadata"] |= {"name": name}
     body["metadata"]["annotations"][TOTAL] = str(milli)
     body["metadata"]["labels"][OWN] = "yes"

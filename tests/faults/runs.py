@@ -1,4 +1,4 @@
-"""What several runs reached together: each appends a line to a file, and the sum is printed."""
+"""Totals over several runs: each appends a line to a file, and the sum is printed."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.faults.kinds import CUTS, RESTORE, SPLIT_BRAIN, STALLS
 from tests.faults.tally import Tally
 
-#: What the runs together are to reach.
+#: Goals of all runs together.
 GOALS: Final = {
     "revisions": 1_000_000,
     "Bindings": 50_000,
@@ -24,7 +24,7 @@ FAILURES: Final = ("safety violations", "liveness misses")
 
 
 def append_run(path: Path, seed: int, tally: Tally) -> None:
-    """Add a line for this run; the file and its folder are made if they are not there."""
+    """Append a line for this run; creates the file and its folder if needed."""
     counts = {
         "revisions": tally.revisions,
         "Bindings": tally.binds,

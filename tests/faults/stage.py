@@ -1,7 +1,7 @@
-"""Everything that runs in a trial: a control plane, nodes, projects, and our programs.
+"""The system of a trial: a control plane, nodes, projects, and our programs.
 
-Two controllers, `serve`, and the webhooks; each reaches the API server through a proxy of its own,
-which can delay, cut, or lose answers.
+Two controllers, `serve` and the webhooks each reach the API server through their own proxy, which
+can delay, cut or lose answers.
 """
 
 import asyncio
@@ -33,26 +33,26 @@ QUOTAS: Final = {"team-a": 10, "team-b": 8, "team-c": 6, "probe": 2}
 PROBE: Final = "probe"
 #: Shorter than in a cluster, so that leaders change often; longer than a busy machine stands still.
 LEASE_S: Final = 6.0
-#: As in `kube-system`: what keeps the cluster together, in the order in which it starts.
+#: The programs of Kubernetes, in the order of their start.
 KUBERNETES: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-#: A thousand pods a minute leave more events than an API server on two cores keeps for an hour.
+#: Lifetime of events: for an hour, a thousand pods a minute leave too many for two cores.
 EVENTS_KEPT: Final = "5m"
-#: Seconds between two writes of the usage books, which happen once a minute in a cluster.
+#: Seconds between two writes of GpuUsages; in a cluster they are written once a minute.
 USAGE_S: Final = 2.0
 NODE_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 POLL_S: Final = 0.2
 
 
-#: What is there at a miss, in a folder each.
+#: Folder with the logs and objects at each missed deadline.
 KEPT: Final = Path("build/faults")
 
 
 class NotDoneError(Exception):
-    """There was nothing that a fault could act on."""
+    """A fault had no effect, since there was nothing to act on."""
 
 
 class _Proxied(Installation):
-    """An installation of which each account has a proxy before the API server."""
+    """An installation in which each account reaches the API server through its own proxy."""
 
     def __init__(self, plane: ControlPlane, proxies: dict[str, FaultProxy]) -> None:
         self._proxies = proxies
@@ -67,13 +67,13 @@ class _Proxied(Installation):
 
 
 class Stage:
-    """What faults act on. All programs are known by name, ours and those of Kubernetes."""
+    """The system under test. Programs of Ballast and of Kubernetes have names."""
 
     def __init__(self, plane: ControlPlane, proxies: dict[str, FaultProxy]) -> None:
         self.plane = plane
         self.admin = plane.admin
         self.proxies = proxies
-        #: What faults have done, by what is counted; crashes, and programs armed, by their point.
+        #: Events that faults count; crashes and armed programs by point.
         self.done: Counter[str] = Counter()
         self.crashes: Counter[str] = Counter()
         self.armed: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class Stage:
     @classmethod
     @asynccontextmanager
     async def open(cls) -> AsyncIterator["Stage"]:
-        """A control plane with eight nodes of four cards, projects, and our programs, all ready."""
+        """A ready control plane with eight nodes of four cards, projects, and our programs."""
         async with AsyncExitStack() as stack:
             plane = ControlPlane(flags={"kube-apiserver": [f"--event-ttl={EVENTS_KEPT}"]})
             await asyncio.to_thread(plane.start)
@@ -110,7 +110,7 @@ class Stage:
 
     @property
     def store(self) -> Store:
-        """Where the auditor reads."""
+        """The store that the auditor reads."""
         return Store(f"http://{LOOPBACK}:{self.plane.ports.etcd_client}")
 
     def leader(self) -> str:
@@ -118,7 +118,7 @@ class Stage:
         return self.term().split()[0]
 
     def term(self) -> str:
-        """The name of the controller that holds the Lease, and how often it was taken."""
+        """The name of the controller that holds the Lease, and the number of lease transitions."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
         spec = self.admin.get(f"{path}/ballast-control")["spec"]
         return f"{spec.get('holderIdentity') or '-'} {spec['leaseTransitions']}"
@@ -147,29 +147,29 @@ class Stage:
             self.plane.thaw(name)
 
     def start(self, name: str) -> None:
-        """Start it again; one of ours need not be ready yet."""
+        """Start it again; does not wait until one of ours is ready."""
         if name in self.programs:
             self.programs[name].start_unready()
             return
         if name == "kwok":
-            # A new kwok waits until the node leases of the one before have run out.
+            # A new kwok waits until the node leases of the previous one have expired.
             self.plane.kill(name)
             self.admin.delete(NODE_LEASES)
         self.plane.restart(name)
 
     def start_armed(self, name: str, failpoint: str) -> None:
-        """Kill one of our programs and start it again, to end at this failpoint."""
+        """Kill one of our programs and start it again with this failpoint armed."""
         self.programs[name].kill()
         self.programs[name].start_unready(failpoint)
 
     def dead(self) -> list[str]:
-        """Programs that do not run."""
+        """Names of programs that are not running."""
         alive = self.plane.pids()
         ours = [name for name, each in self.programs.items() if not each.is_alive]
         return [*(name for name in KUBERNETES if name not in alive), *ours]
 
     def drop_copy(self, copy: Path) -> None:
-        """Remove a copy of etcd's data, so that another can be made."""
+        """Remove a copy of etcd's data."""
         shutil.rmtree(copy, ignore_errors=True)
 
     # -- reading and writing ----------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Stage:
         return found
 
     def end_pod(self, namespace: str, name: str) -> None:
-        """Write what a kubelet writes of a pod that has ended, and let the pod go."""
+        """End a pod as a kubelet does: write its final status and delete it."""
         pod = ("pod", name, "-n", namespace)
         failed = '{"status": {"phase": "Failed"}}'
         with suppress(subprocess.SubprocessError):
@@ -188,7 +188,7 @@ class Stage:
             run_kubectl(self.plane, "delete", *pod, "--grace-period=0", "--force", "--wait=false")
 
     def keep(self, name: str) -> Path:
-        """Copy all logs and the objects as they are into a folder of their own; returns it."""
+        """Copy all logs and objects into a new folder; returns it."""
         folder = KEPT / f"{name}-{time.strftime('%H%M%S')}"
         shutil.copytree(self.plane.logs, folder, ignore=shutil.ignore_patterns("audit*"))
         for kind in ("pods", "jobs", "replicasets", "gpunodes", "gpupodgroups", "gpuprojects"):
@@ -198,7 +198,7 @@ class Stage:
         return folder
 
     async def insist(self, act: Callable[[], object], within_s: float) -> bool:
-        """Try until the API server takes it; whether it did in time."""
+        """Retry `act` until the API server accepts it; returns whether it did in time."""
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             try:

@@ -1,4 +1,4 @@
-"""What a run has seen, and whether it is enough to say anything."""
+"""The counts of a run, and whether they suffice for a verdict."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from tests.support.auditor import Verdict
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over all audits of a run; a line each for what was missed or violated."""
+    """Counts over all audits of a run; a line for each missed deadline or violation."""
 
-    #: The kinds of fault of which the run needs one or more.
+    #: The kinds of fault that the run must inject.
     wanted: tuple[str, ...]
     done: Counter[str] = field(default_factory=Counter)
-    #: What faults count besides themselves, and the crashes at each point.
+    #: Events that faults count besides themselves, and crashes by point.
     counted: Counter[str] = field(default_factory=Counter)
     crashes: Counter[str] = field(default_factory=Counter)
     revisions: int = 0
@@ -24,11 +24,11 @@ class Tally:
     #: Failures of the audit itself.
     holes: list[str] = field(default_factory=list)
     misses: list[str] = field(default_factory=list)
-    #: Check points at which all that can run was judged.
+    #: Check points at which all pods that can run were judged.
     n_checked: int = 0
 
     def add(self, verdict: Verdict) -> None:
-        """Add what one audit saw."""
+        """Add the counts of one audit."""
         self.revisions += verdict.counts.revisions
         self.binds += verdict.counts.binds
         self.evictions += verdict.counts.evictions
@@ -36,7 +36,7 @@ class Tally:
         self.holes += verdict.faults
 
     def why_nothing_is_proven(self) -> list[str]:
-        """What the run did not do or see, a line each; empty when it is enough."""
+        """What is missing for a verdict, a line each; empty if nothing is."""
         lacking = [f"no fault of kind {kind!r}" for kind in self.wanted if not self.done[kind]]
         counts = {
             "revision": self.revisions,
@@ -49,7 +49,7 @@ class Tally:
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing was violated or missed, by a run that proves something."""
+        """Whether nothing was violated or missed, and nothing is missing for a verdict."""
         return not (self.violations or self.misses or self.why_nothing_is_proven())
 
     def lines(self) -> Iterable[str]:

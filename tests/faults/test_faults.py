@@ -1,4 +1,4 @@
-"""The part of `make faults` that every run of the suite has: a few minutes, ten kinds of fault.
+"""The part of `make faults` in every run of the test suite: a few minutes, ten kinds of fault.
 
 Restores are in `tests/integration/faults`, without a load.
 """

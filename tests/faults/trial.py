@@ -1,4 +1,4 @@
-"""A run: faults in an order drawn from the seed, the audit over it, and deadlines after each."""
+"""A run: faults in an order drawn from the seed, under an audit, with deadlines after each."""
 
 import asyncio
 import functools
@@ -23,17 +23,17 @@ from tests.support.controlplane.process import ControlPlaneError
 
 #: Seconds between two steps of the load.
 STEP_S: Final = 0.4
-#: After a fault ended, a new pod within its project's quota is bound within this.
+#: Deadline after a fault for a new pod within its project's quota to be bound.
 PROBE_S: Final = 60.0
-#: After the load is within its quotas, everything that can run is bound within this.
+#: Deadline for all pods that can run to be bound, once the load is within its quotas.
 CHECK_S: Final = 120.0
 SETTLE_S: Final = 30.0
-#: Faults in a row may keep any leader from leading for 10 s on end, for more than a minute. A row
-#: without a pod goes when one does; at a check point all of them have to be gone.
+#: During a series of faults no controller may lead for 10 s in a row, for more than a minute, and
+#: only a leader removes rows without a pod. At a check point all of these must be gone.
 LIMITS: Final = Limits(orphan_row_s=180.0)
-#: A pod is gone this long after its grace period.
+#: A pod that exists this long after its grace period is stuck.
 STUCK_S: Final = 15.0
-#: Faults between two check points; of a soak, which takes a sample at each.
+#: Number of faults between two check points, and in a soak, which samples at each.
 STRETCH: Final = 8
 SOAK_STRETCH: Final = 4
 LOOK_S: Final = 0.5
@@ -46,7 +46,7 @@ class Trial:
     def __init__(
         self, stage: Stage, seed: int, kinds: tuple[str, ...], growth: Growth | None = None
     ) -> None:
-        """With `growth` it is a soak: what grows is sampled there."""
+        """With `growth`, the run is a soak, and samples go there."""
         self.tally = Tally(kinds)
         self._growth = growth
         self._stretch = STRETCH if growth is None else SOAK_STRETCH
@@ -60,7 +60,7 @@ class Trial:
         self._n_probes = 0
 
     async def run(self, ends_s: float) -> None:
-        """Every kind, and then others drawn from them until the clock says `ends_s`."""
+        """Run every kind once, and then drawn ones until the clock reaches `ends_s`."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 loading = tasks.create_task(self._keep_loading())
@@ -82,7 +82,7 @@ class Trial:
             await self._check()
 
     def _draw(self, ends_s: float) -> Iterator[str]:
-        """Every kind, once more those that could not be done, and others until it is late."""
+        """Every kind, once more those that had no effect, and drawn ones until `ends_s`."""
         yield from self._random.sample(self._kinds, len(self._kinds))
         yield from [kind for kind in self._kinds if not self.tally.done[kind]]
         weights = [WEIGHTS.get(kind, 1) for kind in self._kinds]
@@ -115,7 +115,7 @@ class Trial:
         self._say(kind, f"{said}; after {took_s:.0f} s; {back}{ended}")
 
     async def _restore(self, random: Random) -> str:
-        """etcd goes back by some seconds; the audit of what was is closed before."""
+        """Restore etcd to some seconds before; the audit is closed first, and a new one begins."""
         copy = await asyncio.to_thread(self._stage.plane.copy_etcd)
         age_s = random.uniform(2, 6)
         await asyncio.sleep(age_s)
@@ -134,7 +134,7 @@ class Trial:
         return f"{age_s:.1f} s back, {'a higher' if is_bumped else 'an older'} revision"
 
     def _revive(self) -> str:
-        """Start what ended by itself, which none of the programs may."""
+        """Restart programs that ended by themselves, which none may; names them."""
         dead = self._stage.dead()
         for name in dead:
             self._stage.start(name)
@@ -163,7 +163,7 @@ class Trial:
     # -- liveness ----------------------------------------------------------------------------------
 
     async def _probe(self, kind: str) -> str:
-        """Until a new pod of one GPU, within its project's quota, is bound."""
+        """Wait until a new pod of one GPU, within its project's quota, is bound."""
         self._n_probes += 1
         pods, name = FOLDERS["Pod"].format(PROBE), f"probe-{self._n_probes}"
         body = asking(1000)
@@ -186,14 +186,14 @@ class Trial:
         return f"a new pod is bound after {took_s:.1f} s" if is_bound else "MISSED"
 
     async def _miss(self, kind: str, what: str, *details: str) -> None:
-        """Count a miss, and keep what a developer needs to find its cause."""
+        """Count a missed deadline, and keep logs and objects for finding its cause."""
         what += f", at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
         self.tally.misses.append(f"seed {self._seed}, {kind}: {what}: {details[0]}")
         kept = await asyncio.to_thread(self._stage.keep, f"seed-{self._seed}")
         self._say(kind, "\n  ".join([f"MISS: {what}; kept in {kept}", *details]))
 
     def _look_at_probe(self, pods: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The probe, made if it is not there (yet, or any more after a restore)."""
+        """The probe; created if it does not exist (yet, or any more after a restore)."""
         try:
             found: dict[str, Any] = self._stage.admin.get(f"{pods}/{name}")
         except ApiRefusedError as refusal:
@@ -203,7 +203,8 @@ class Trial:
         return found
 
     async def _check(self) -> None:
-        """With the load within its quotas, until all that can run is bound and rows are true."""
+        """Wait, with the load within its quotas, until all pods that can run are bound and the rows
+        are right."""
         self._is_loading = False
         began_s, wrong = time.monotonic(), ["the API server did not answer"]
         is_trimmed = False
@@ -227,8 +228,8 @@ class Trial:
         await self._miss("check", f"{len(wrong)} wrong after {CHECK_S:g} s", *wrong)
 
     def _end_stuck(self) -> None:
-        """End pods as their kubelet would: kwok forgets that a pod is to end which it had deleted
-        before a restore. The deadline goes on."""
+        """End stuck pods as a kubelet would: kwok forgets terminating pods that it had deleted
+        before a restore. The deadline is not extended."""
         stuck = [pod for each in (*PROJECTS, PROBE) for pod in self._pods(each) if _is_stuck(pod)]
         for pod in stuck:
             self._stage.end_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -239,7 +240,7 @@ class Trial:
         return self._stage.items(FOLDERS["Pod"].format(project))
 
     def _sample(self) -> dict[str, float]:
-        """What a soak watches, as it is now; the last word of a name is its unit."""
+        """The present values of a soak's series; the last word of a name is its unit."""
         sample: dict[str, float] = {}
         for name, program in self._stage.programs.items():
             sample[f"{name} MiB"] = memory_mib(program.pid)
@@ -251,7 +252,7 @@ class Trial:
         return sample
 
     def _wrong(self) -> list[str]:
-        """Pods that could run and are not bound, and rows that are not those of the bound pods."""
+        """Pods that could run and are not bound, and rows that do not belong to bound pods."""
         pods = [
             pod
             for project in (*PROJECTS, PROBE)
@@ -262,7 +263,7 @@ class Trial:
             row["uid"]: f"row of {row['namespace']}/{row['name']} on {node['metadata']['name']}"
             for node in self._stage.items(f"{workloads.API}/gpunodes")
             for row in node["spec"]["rows"]
-            if not row.get("move")  # kept for a pod that may not come: the auditor says how long
+            if not row.get("move")  # kept for a successor; the auditor judges for how long
         }
         bound = {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
         wrong = [f"{_key(pod)} is not bound: {_why(pod)}" for pod in _runnable(pods)]
@@ -279,13 +280,13 @@ class Trial:
 
 
 def _is_stuck(pod: dict[str, Any]) -> bool:
-    """Whether its grace period was over some time ago."""
+    """Whether the pod still exists long after its grace period."""
     ends = pod["metadata"].get("deletionTimestamp")
     return bool(ends) and time.time() - datetime.fromisoformat(ends).timestamp() > STUCK_S
 
 
 def _runnable(pods: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of the pods that are not bound, those whose gang has all its pods."""
+    """Pods that are not bound and whose gang has all its pods."""
     present: dict[tuple[str, str], int] = {}
     for pod in pods:
         meta = pod["metadata"]
@@ -304,7 +305,7 @@ def _key(pod: dict[str, Any]) -> str:
 
 
 def _why(pod: dict[str, Any]) -> str:
-    """What the pod's conditions say."""
+    """The messages of the pod's conditions."""
     if not pod:
         return "it was never made"
     said = [
@@ -319,6 +320,6 @@ def _why(pod: dict[str, Any]) -> str:
 async def opened(
     seed: int, kinds: tuple[str, ...], growth: Growth | None = None
 ) -> AsyncIterator[Trial]:
-    """A trial on a stage of its own; a soak with `growth`."""
+    """A trial on its own stage; with `growth`, a soak."""
     async with Stage.open() as stage:
         yield Trial(stage, seed, kinds, growth)
