@@ -1,4 +1,4 @@
-"""`python -m tests.demo`; exits 0 when the story was told and the audit is clean.
+"""`python -m tests.demo`; exits with 0 if the story succeeded and the audit is clean.
 
 KEEP=1 leaves everything running afterwards, until Ctrl-C.
 """
@@ -23,7 +23,7 @@ from tests.demo.trace import read_nodes, read_workloads
 from tests.support.auditor import Auditor, Verdict
 from tests.support.controlplane.process import ControlPlaneError
 
-#: Columns where the output is not a terminal.
+#: Width of the output if it is not a terminal.
 WIDTH = 120
 
 NEXT = """
@@ -50,7 +50,7 @@ Logs: {logs}
 
 
 async def run(console: Console, *, is_kept: bool) -> int:
-    """Start, tell, judge, end. Returns the exit status."""
+    """Start the programs, run the story, judge it, and end; returns the exit status."""
     started_s = time.monotonic()
     with contextlib.ExitStack() as stack:
         console.print("starting the control plane and Ballast")
@@ -90,10 +90,8 @@ async def run(console: Console, *, is_kept: bool) -> int:
 
 
 async def uncut(work: Callable[[], object]) -> None:
-    """Run blocking work in a thread; a cancellation takes effect when it is done.
-
-    So nothing is half started when the parts are ended.
-    """
+    """Run blocking work in a thread; a cancellation takes effect when it is done, so that no part
+    is half started when the parts are ended."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         await asyncio.shield(task)

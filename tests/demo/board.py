@@ -1,6 +1,6 @@
-"""What the demonstration shows, counted from the same history that the auditor judges.
+"""The figures of the demonstration, from the history that the auditor judges.
 
-`Board` listens to the auditor's steps; `figures()` is a picture of one moment. Nothing here draws.
+`Board` listens to the auditor's steps; `figures()` is the state at one moment. `screen` draws it.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class QueueFigures:
 
 @dataclass(slots=True, frozen=True)
 class Figures:
-    """One moment. `cards_shared` hold more than one pod."""
+    """The figures at one moment. `cards_shared` counts cards with more than one pod."""
 
     queues: tuple[QueueFigures, ...]
     nodes: int
@@ -44,15 +44,15 @@ class Figures:
 
 
 class Board:
-    """Counts what happens to pods of projects."""
+    """Counts binds and evictions of pods of projects."""
 
     def __init__(self, auditor: Auditor) -> None:
         self._auditor = auditor
         self._evicted: Counter[str] = Counter()
-        #: Pods that were told to leave, in the order in which they were.
+        #: Evicted pods, in the order of their eviction.
         self.evictions: list[PodSeen] = []
         self._created_s: dict[str, float] = {}
-        #: Our events on pods that were told to leave, by reason.
+        #: Our events on evicted pods, by reason.
         self.reasons: Counter[str] = Counter()
         self._last_reason: dict[str, str] = {}
         self.bound_s: dict[str, float] = {}
@@ -74,7 +74,7 @@ class Board:
         return sum(row.milli for _, row in self.world.live_rows() if row.project == project)
 
     def figures(self) -> Figures:
-        """All figures now. O(pods + rows)."""
+        """The present figures. O(pods + rows)."""
         world = self.world
         held: Counter[str] = Counter()
         pods_on: Counter[tuple[str, int]] = Counter()
@@ -98,7 +98,7 @@ class Board:
         )
 
     def peak_binds(self, window_s: float = 1.0) -> int:
-        """The most pods that were bound within any window of this length."""
+        """The largest number of pods that were bound within a window of this length."""
         times = sorted(self.bound_s.values())
         first = most = 0
         for last, time_s in enumerate(times):
@@ -108,11 +108,11 @@ class Board:
         return most
 
     def median_wait_s(self) -> float:
-        """From created to bound, over the pods bound so far."""
+        """Median time from creation to binding of all bound pods."""
         return median(self.waits_s) if self.waits_s else 0.0
 
     def waiting(self) -> list[PodSeen]:
-        """Pods of projects that want GPUs and have no node."""
+        """Pending GPU pods of projects."""
         return [
             pod
             for pod in self.world.pods.values()
@@ -120,7 +120,7 @@ class Board:
         ]
 
     def smallest_wait(self, project: str) -> int | None:
-        """Milli-GPU of the smallest workload of the project that waits; None when none does."""
+        """Milli-GPU of the project's smallest pending workload; None if there is none."""
         sums: Counter[str] = Counter()
         for pod in self.waiting():
             if pod.project == project and pod.asked is not None:
@@ -128,7 +128,7 @@ class Board:
         return min(sums.values(), default=None)
 
     def why(self, project: str) -> str:
-        """Why pods of the project wait, as the last event on each of them says."""
+        """Why pods of the project are pending, from the last event on each."""
         told = Counter(
             self._last_reason.get(pod.uid, "not told")
             for pod in self.waiting()
@@ -137,7 +137,7 @@ class Board:
         return ", ".join(f"{n} {reason}" for reason, n in told.most_common()) or "none waits"
 
     def free_cards(self) -> dict[str, int]:
-        """Cards of each node on which no row holds anything."""
+        """Number of free cards by node."""
         return {
             name: len(ledger.devices) - len({c.index for row in ledger.rows for c in row.cards})
             for name, ledger in self.world.ledgers.items()

@@ -1,4 +1,4 @@
-"""What the demonstration's people do: create work, take it back, wait."""
+"""The actions of the demonstration's users: they create and delete workloads, and wait."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ WRITERS: Final = 8
 
 
 class Hand:
-    """Writes as the users of the cluster."""
+    """Acts as the users of the cluster."""
 
     def __init__(self, admin: AdminApi, speed: float) -> None:
         self._admin = admin
@@ -30,13 +30,13 @@ class Hand:
                 creations.create_task(self._call(self._admin.post, *workload_object(workload)))
 
     async def end(self, pods: Iterable[PodSeen]) -> None:
-        """Delete the owners of these pods; each owner is named as its pods begin."""
+        """Delete the owners of these pods; the name of an owner is a prefix of its pods' names."""
         async with asyncio.TaskGroup() as deletions:
             for path in {_owner_path(pod) for pod in pods}:
                 deletions.create_task(self._call(self._admin.delete, path))
 
     async def failed_jobs(self) -> tuple[int, list[str]]:
-        """How many Jobs there are, and those that failed: `namespace/name: reason`."""
+        """The number of Jobs, and those that failed: `namespace/name: reason`."""
         jobs = (await asyncio.to_thread(self._admin.get, "/apis/batch/v1/jobs"))["items"]
         failed = [
             f"{job['metadata']['namespace']}/{job['metadata']['name']}: {condition['reason']}"
@@ -47,7 +47,7 @@ class Hand:
         return len(jobs), failed
 
     async def until(self, is_met: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether it came true in time."""
+        """Whether `is_met` in time."""
         deadline_s = time.monotonic() + timeout_s
         while not is_met():
             if time.monotonic() > deadline_s:
@@ -61,7 +61,7 @@ class Hand:
 
 
 def _owner_path(pod: PodSeen) -> str:
-    """A Job's pods have one generated part at the end of their name, a Deployment's two."""
+    """The path of the pod's owner: a Job's pods have one generated suffix, a Deployment's two."""
     is_job = pod.is_preemptible
     name = pod.name.rsplit("-", 1 if is_job else 2)[0]
     where = "batch/v1/namespaces" if is_job else "apps/v1/namespaces"

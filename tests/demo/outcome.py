@@ -1,11 +1,11 @@
-"""What the demonstration came to."""
+"""The result of the demonstration."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What is told at the end. None: it did not happen in time. `notes`: what was not as told."""
+    """The result. None: the event did not happen in time. `notes`: deviations from the story."""
 
     submitted: int = 0
     borrowed_milli: int = 0
@@ -14,7 +14,7 @@ class Outcome:
     moved: int = 0
     urgent_s: float | None = None
     preempted: int = 0
-    #: Jobs that were there at the end, and those among them that had failed, with the reason.
+    #: Number of Jobs at the end, and the failed ones with their reasons.
     n_jobs: int = 0
     failed_jobs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Everything that runs in the demonstration, started in order and ended with us."""
+"""The programs of the demonstration, started in order and ended with it."""
 
 import shutil
 import tempfile
@@ -20,7 +20,7 @@ READY_S: Final = 60.0
 
 
 class Parts:
-    """The control plane with Ballast on it. A context manager; blocking."""
+    """The control plane with Ballast on it. A context manager; all methods block."""
 
     def __init__(self) -> None:
         self.plane = ControlPlane()
@@ -28,7 +28,7 @@ class Parts:
         self._webhooks: Program | None = None
         self._view: Program | None = None
         self._certificates = Path(tempfile.mkdtemp(prefix="ballast-demo-"))
-        #: Set when something did not go as it should: the logs then outlive us.
+        #: Whether the logs are kept at the end, since something failed.
         self.keeps_logs = False
 
     def __enter__(self) -> Self:
@@ -52,18 +52,18 @@ class Parts:
             if program is not None:
                 program.end()
         shutil.rmtree(self._certificates, ignore_errors=True)
-        self.keeps_logs |= isinstance(error, Exception)  # being told to end is no failure
+        self.keeps_logs |= isinstance(error, Exception)  # a request to end is not a failure
         self.plane.stop(is_kept=self.keeps_logs)
         if self.keeps_logs:
             print(f"logs kept: {self.plane.logs}")
 
     @property
     def store(self) -> Store:
-        """Where the auditor reads."""
+        """The store that the auditor reads."""
         return Store(f"http://{LOOPBACK}:{self.plane.ports.etcd_client}")
 
     def install(self) -> None:
-        """What `kubectl apply` would bring, and the queues of the example."""
+        """Apply the manifests and the queues of the example."""
         install(self.plane)
         run_kubectl(self.plane, "apply", "--server-side", "-k", str(MANIFESTS / "policies"))
         queues = EXAMPLES / "queues.yaml"
@@ -73,7 +73,7 @@ class Parts:
                 self.plane.make_namespace(namespace)
 
     def start_ballast(self) -> None:
-        """Our three programs, kube-scheduler with the extender, and kwok."""
+        """Start our three programs, kube-scheduler with the extender, and kwok."""
         ballast = self._ballast = Installation(self.plane)
         hooks = self._webhooks = ballast.webhooks(self._certificates)
         hooks.start_unready()
@@ -83,13 +83,13 @@ class Parts:
         register_webhooks(self.plane.admin, hooks.port, ca)
 
     def start_view(self) -> None:
-        """What answers questions; returns when it is ready."""
+        """Start `ballast view`; returns when it is ready."""
         assert self._ballast is not None, "start_ballast comes first"
         self._view = self._ballast.view()
         self._view.start()
 
     def add_nodes(self, nodes: list[TraceNode]) -> None:
-        """Create the nodes; returns when kube-scheduler may use them."""
+        """Create the nodes; returns when they are schedulable."""
         self.plane.admin.post_all("/api/v1/nodes", [node_object(node) for node in nodes])
         assert self._ballast is not None, "start_ballast comes first"
         # The controller publishes their cards; if it ends meanwhile, its log says why.

@@ -1,4 +1,4 @@
-"""Chapters three and four: room within a project by priority, and for anybody by moving."""
+"""Chapters three and four: a preemption within a project, and a move that makes a node free."""
 
 import time
 from collections import Counter
@@ -12,23 +12,24 @@ from tests.demo.trace import Workload
 from tests.support.auditor.sight import PodSeen
 
 CARDS: Final = 8
-#: Cards that become free on each of the big nodes, by the end of single-GPU jobs.
+#: Cards that single-GPU jobs free on each of the large nodes when they end.
 FREED: Final = 2
 MOVER: Final = "language"
-#: Takes more than half of each node that happens to be empty before; so many at most.
+#: Project of the jobs that take more than half of each node that is empty, and their largest
+#: number.
 FILLER: Final = "search"
 MOST_FILLERS: Final = 8
 URGENT_GPUS: Final = 4
 WAIT_S: Final = 40.0
-#: A Job makes a pod that had to leave again after this; twice as long for each one more, until one
-#: of its pods succeeds.
+#: Time after which a Job replaces an evicted pod; it doubles with each further one, until a pod
+#: succeeds.
 BACK_OFF_S: Final = 10.0
-#: Nothing new waits for this long: what was withdrawn stays away.
+#: If no new pod is pending for this long, owners create none of the withdrawn pods again.
 CALM_S: Final = 1.5
 
 
 class Room:
-    """Two short scenes on the cluster as the others have left it."""
+    """The two chapters, on the cluster as the earlier ones leave it."""
 
     def __init__(self, hand: Hand, board: Board, screen: Screen) -> None:
         self._hand = hand
@@ -36,7 +37,7 @@ class Room:
         self._screen = screen
 
     async def preempt(self, outcome: Outcome) -> None:
-        """Urgent work of a project that has its share takes from the project's own."""
+        """An urgent workload of a project at its fair share preempts pods of the same project."""
         self._screen.title = "3. priority inside a project"
         project = max(self._board.world.projects, key=self._surplus)
         self._screen.say(
@@ -61,7 +62,7 @@ class Room:
         self._screen.show()
 
     async def move(self, outcome: Outcome) -> None:
-        """A pod of eight GPUs comes while no node has eight free, though the cluster has more."""
+        """A pod of eight GPUs arrives while no node has eight free, though the cluster has more."""
         self._screen.title = "4. a fragmented cluster: work moves together"
         await self._withdraw()
         await self._hand.end(self._singles_to_end())
@@ -88,7 +89,7 @@ class Room:
         )
 
         def n_missing() -> int:
-            """Moved pods that could run again by now, whenever they were moved, and do not."""
+            """Number of moved pods that should run again by now and do not."""
             n_late = self._n_late(self._board.evictions[n_evicted:])
             return n_running + 1 - n_late - self._n_running()
 
@@ -103,19 +104,19 @@ class Room:
         self._screen.show()
 
     def _n_late(self, evicted: list[PodSeen]) -> int:
-        """How many of those evicted are pods of Jobs that make them again too late to be seen."""
+        """How many evicted pods belong to Jobs that replace them too late for the demonstration."""
         n_failed = Counter(pod.owner for pod in self._board.evictions)
         return sum(
             BACK_OFF_S * 2 ** (n_failed[pod.owner] - 1) > WAIT_S - BACK_OFF_S for pod in evicted
         )
 
     def _surplus(self, project: str) -> int:
-        """What the project has beyond its fair share."""
+        """Milli-GPU that the project holds above its fair share."""
         share = sum(self._board.world.projects[project].fair_share.values())
         return self._board.allocated(project) - share
 
     async def _withdraw(self) -> None:
-        """End what waits, and what owners make again of it, until nothing more comes."""
+        """Delete pending workloads, and the pods that owners create again, until there are none."""
         ends_s = time.monotonic() + WAIT_S
         while time.monotonic() < ends_s:
             await self._hand.end(self._board.waiting())
@@ -125,7 +126,7 @@ class Room:
                 return
 
     async def _take_empty_nodes(self) -> None:
-        """What ended may have left nodes whole: jobs that fit hardly anywhere else start there."""
+        """Occupy nodes that became empty with jobs that fit hardly anywhere else."""
         for at in range(MOST_FILLERS):
             if max(self._board.free_cards().values()) < CARDS:
                 return
@@ -152,7 +153,8 @@ class Room:
         ]
 
     def _singles_to_end(self) -> list[PodSeen]:
-        """Jobs of one whole GPU, so that each big node has some free cards, and none has all."""
+        """Jobs of one whole GPU to end, so that each large node has some free cards and none
+        all."""
         chosen = []
         for name, n_free in sorted(self._board.free_cards().items()):
             ledger = self._board.world.ledgers[name]
@@ -168,7 +170,7 @@ class Room:
         return chosen
 
     def _n_running(self) -> int:
-        """Bound pods that stay."""
+        """Number of bound pods that are not terminating."""
         pods = self._board.world.pods.values()
         return sum(
             bool(pod.node) and pod.asked is not None and not pod.is_leaving and not pod.has_ended
@@ -176,7 +178,7 @@ class Room:
         )
 
     def _is_still(self) -> bool:
-        """Whether no pod is on its way out, and every row has a live pod."""
+        """Whether no pod is terminating, and every row has a live pod."""
         world = self._board.world
         rows = (row for ledger in world.ledgers.values() for row in ledger.rows)
         return not any(pod.is_leaving for pod in world.pods.values()) and all(

@@ -1,4 +1,4 @@
-"""Draws the figures: a live table on a terminal, a table every few seconds elsewhere."""
+"""Draws the figures: as a live table in a terminal, else as a table every few seconds."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ BAR: Final = 21
 
 
 class Screen:
-    """Shows `figures()` as long as `run` runs; `say` prints a line that stays."""
+    """Shows `figures()` while `run` runs; `say` prints a permanent line."""
 
     def __init__(self, figures: Callable[[], Figures], console: Console, started_s: float) -> None:
         self._figures = figures
@@ -86,7 +86,7 @@ def draw(title: str, figures: Figures) -> Group:
 
 
 def bar(queue: QueueFigures, most: int) -> Text:
-    """Allocated GPUs as a bar: solid within quota, lighter beyond; `|` is the quota."""
+    """Allocated GPUs as a bar: solid within quota, lighter above it; `|` marks the quota."""
     scale = BAR * 2 / most if most else 0
     n_held, quota_at = round(queue.allocated * scale), min(round(queue.quota * scale), BAR - 1)
     cells = Text()

@@ -1,4 +1,4 @@
-"""The story: three projects borrow what the fourth leaves, then its owner returns.
+"""The story: three projects borrow the fourth's idle GPUs, until the fourth needs them again.
 
 Two more chapters follow on the full cluster (`room`).
 """
@@ -16,18 +16,19 @@ from tests.demo.trace import Workload
 from tests.support.controlplane.admin import AdminApi
 
 OWNER: Final = "search"
-#: The trace's arrivals are spread over 20 s; this much faster here.
+#: Speed-up of the trace's arrivals, which are spread over 20 s.
 SPEED: Final = 2.0
-#: Nothing bound for this long: what could start has started.
+#: If no pod is bound for this long, all workloads that could start have started.
 QUIET_S: Final = 3.0
 BORROW_S: Final = 60.0
-#: Waiting pods have shapes, above all in CPU, that the last cards' nodes have no room for.
+#: Part of the GPUs that counts as a full cluster: pending pods, above all by their CPU requests, do
+#: not fit on the nodes with the last free cards.
 FULL: Final = 0.88
 RECLAIM_S: Final = 75.0
 
 
 class Story:
-    """Submits workloads and waits for what must come of them."""
+    """Submits workloads and waits for the expected effects."""
 
     def __init__(self, admin: AdminApi, board: Board, screen: Screen) -> None:
         self._board = board
@@ -36,7 +37,7 @@ class Story:
         self._room = Room(self._hand, board, screen)
 
     async def tell(self, workloads: list[Workload]) -> Outcome:
-        """All chapters."""
+        """Run all chapters."""
         outcome = Outcome(submitted=sum(each.size for each in workloads))
         others = [each for each in workloads if each.project != OWNER]
         await self._borrow(others, outcome)
@@ -99,7 +100,7 @@ class Story:
         self._screen.show()
 
     def _has_its_quota(self, quota: int) -> bool:
-        """Whether no workload of the owner waits that its quota has room for."""
+        """Whether no pending workload of the owner fits its quota."""
         smallest = self._board.smallest_wait(OWNER)
         return smallest is None or self._board.allocated(OWNER) + smallest > quota
 

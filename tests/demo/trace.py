@@ -1,4 +1,4 @@
-"""The trace slice in examples/, read and turned into Kubernetes objects."""
+"""Reads the trace slice in examples/ and converts it to Kubernetes objects."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
-#: Memory of one card. The trace does not say it; G1 to G3 are its own names for cards it does not
-#: tell, so theirs is assumed.
+#: Memory of one card by model, which the trace does not have. G1 to G3 stand for models that it
+#: does not disclose, so their memory is assumed.
 CARD_MIB: Final = {
     "P100": 16384,
     "T4": 15360,
@@ -38,7 +38,7 @@ class TraceNode:
 
 @dataclass(slots=True, frozen=True)
 class Workload:
-    """A pod of the trace, or `size` alike ones as a gang; `milli` is asked of each of `gpus`."""
+    """A pod of the trace, or a gang of `size` equal pods; each requests `milli` of `gpus` cards."""
 
     name: str
     at_ms: int
@@ -73,7 +73,7 @@ def read_nodes(folder: Path = EXAMPLES) -> list[TraceNode]:
 
 
 def read_workloads(folder: Path = EXAMPLES) -> list[Workload]:
-    """The slice's workloads by time of arrival; the rows of a gang become one."""
+    """The slice's workloads by time of arrival; the lines of a gang become one workload."""
     groups: dict[str, list[Mapping[str, str]]] = {}
     for row in _read(folder / "openb-slice-pods.csv"):
         groups.setdefault(row["gang"] or row["name"].replace("openb-pod", "openb"), []).append(row)
@@ -81,7 +81,7 @@ def read_workloads(folder: Path = EXAMPLES) -> list[Workload]:
 
 
 def node_object(node: TraceNode) -> Object:
-    """A Node as kubelet, GPU feature discovery and the device plugin would have it, for kwok."""
+    """A Node as kubelet, GPU feature discovery and the device plugin would write it, for kwok."""
     capacity = {
         "cpu": f"{node.cpu_milli}m",
         "memory": f"{node.memory_mib}Mi",
@@ -109,10 +109,10 @@ def node_object(node: TraceNode) -> Object:
 
 
 def workload_object(workload: Workload) -> tuple[str, Object]:
-    """(path to create it at, object): a Deployment for inference, a Job for training.
+    """(path, object): a Deployment for inference, a Job for training.
 
-    They are written as people write them: by default a Job fails after seven of its pods did,
-    unless admission says that an eviction is no failure.
+    They are as users write them: a Job fails after seven failed pods, unless admission adds that
+    evictions are not failures.
     """
     template = _template(workload)
     if workload.kind == "inference":

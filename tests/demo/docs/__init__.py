@@ -1,1 +1,1 @@
-"""Every command that the documentation prints, run as printed on the demonstration."""
+"""Runs all commands in the documentation, as printed, on the demonstration."""

@@ -1,6 +1,6 @@
-"""`python -m tests.demo.docs`; exits 0 when every command of the documentation did as printed.
+"""`python -m tests.demo.docs`; exits with 0 if all commands of the documentation work as printed.
 
-Starts the demonstration, keeps it, runs what it suggests and what the pages print, and ends it.
+Starts the demonstration, runs the commands that it suggests and those of the pages, and ends it.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def demo(path: Path) -> Iterator[str]:
-    """A demonstration that is kept; yields what it printed, which goes to `path`."""
+    """A demonstration that keeps running; yields its output, which is written to `path`."""
     print("starting the demonstration", flush=True)
     with path.open("w") as output:
         process = subprocess.Popen(
@@ -67,7 +67,7 @@ def demo(path: Path) -> Iterator[str]:
 
 
 class Trial:
-    """Commands that were run, and what was not as printed."""
+    """The commands that were run, and the faults that were found."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -76,7 +76,7 @@ class Trial:
         self._faults: list[str] = []
 
     def run(self, printed: list[Printed], names: Mapping[str, str]) -> None:
-        """Run each that has not been run in the same words, and judge what it says."""
+        """Run and judge each command, unless the same text was run before."""
         for each in printed:
             if reason_not_run(each.command):
                 self._n_left += 1
@@ -103,7 +103,7 @@ class Trial:
 
 
 def judge(printed: Printed, ended: Ended, endless: str) -> list[str]:
-    """What is not as printed."""
+    """The differences from what the page shows."""
     codes = {0}
     for beginning, others in CODES.items():
         if printed.command.startswith(beginning):
@@ -122,12 +122,12 @@ def judge(printed: Printed, ended: Ended, endless: str) -> list[str]:
 
 
 def reason_not_run(command: str) -> str:
-    """Why it is left out, or nothing."""
+    """Why the command is not run; empty if it is."""
     return next((why for at, why in NOT_RUN.items() if command.startswith(at)), "")
 
 
 def unused_exclusions(printed: list[Printed]) -> list[str]:
-    """Exclusions of commands that no page has any more."""
+    """Exclusions that match no command of the pages."""
     return [
         f"no page has a command that begins with {at}; remove it from NOT_RUN"
         for at in NOT_RUN

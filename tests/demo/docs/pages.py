@@ -1,4 +1,4 @@
-"""Commands of a page of the documentation, with the output that the page prints under them."""
+"""Commands in pages of the documentation, with the output that the page shows for them."""
 
 import re
 from collections.abc import Iterator
@@ -8,14 +8,15 @@ from typing import Final
 PROGRAMS: Final = ("kubectl ", "ballast ", ".venv/bin/ballast ")
 FENCE: Final = re.compile(r"^ *```")
 SPAN: Final = re.compile(r"`([^`]+)`")
-#: A word of a heading or an answer: `FAIR`, `WAITS`, `HELD`. No part of a name: `NVIDIA-A100`.
+#: A word of a heading or an answer, such as `FAIR` or `WAITS`, but not a part of a name, such as
+#: `NVIDIA-A100`.
 CAPITALS: Final = re.compile(r"(?<!\S)[A-Z]{2,}(?!\S)")
 WORD: Final = re.compile(r"(?<=\s)[a-z]{3,}(?!\S)")
 
 
 @dataclass(slots=True, frozen=True)
 class Printed:
-    """A command at a line of a page; `output` has the lines that the page shows under it."""
+    """A command at a line of a page; `output` has the lines that the page shows for it."""
 
     page: str
     line: int
@@ -27,9 +28,9 @@ class Printed:
 
 
 def read(page: str, text: str) -> Iterator[Printed]:
-    """Commands of fenced blocks, and of code spans that have arguments, in the order of the page.
+    """Commands in fenced blocks, and in code spans with arguments, in the order of the page.
 
-    A span such as `kubectl ballast why` names a command and asks for nothing.
+    A span such as `kubectl ballast why` only names a command.
     """
     block: list[tuple[int, str]] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
@@ -54,9 +55,9 @@ def suggested(text: str) -> list[Printed]:
 
 
 def missing(printed: Printed, output: str) -> list[str]:
-    """What the page prints and `output` lacks: words of headings, or all words if it has none.
+    """Words that the page shows and `output` lacks: of headings, or all words if there are none.
 
-    Names and figures are those of another cluster and are not compared.
+    Names and figures are not compared, since the page's are of another cluster.
     """
     lines = [set(line.split()) for line in output.splitlines()]
     headings = [CAPITALS.findall(line) for line in printed.output]

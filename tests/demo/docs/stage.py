@@ -1,4 +1,4 @@
-"""What the documentation's commands find: the demonstration, and a few things of its readers."""
+"""The environment of the documentation's commands: the demonstration, and objects of a reader."""
 
 import os
 import re
@@ -20,14 +20,14 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 FROM_ROOT: Final = (".venv", "examples", "manifests")
 EXPORT: Final = re.compile(r"export (KUBECONFIG|PATH)=(\S+)")
 COMMAND_S: Final = 240.0
-#: Longer than the usage books take to be written.
+#: Deadline for the first GpuUsages to be written.
 WAIT_S: Final = 90.0
 #: As in docs/usage.md.
 BUDGET: Final = (
     "kubectl patch gpuprojects.ballast.dev vision --type=json -p"
     ' \'[{"op": "add", "path": "/spec/nodePools/0/gpu/gpuHoursPerMonth", "value": 10000}]\''
 )
-#: What a command that runs until Ctrl-C has time for.
+#: Run time of a command that runs until Ctrl-C.
 SHOWN_S: Final = 8.0
 PRICES: Final = re.compile(r"```yaml\n(currency:.*?)```", re.DOTALL)
 ACCOUNTS: Final = """\
@@ -44,7 +44,7 @@ python train.py
 
 @dataclass(slots=True, frozen=True)
 class Ended:
-    """How a command ended; `output` is standard output and standard error together."""
+    """The result of a command; `output` is standard output and standard error together."""
 
     code: int
     output: str
@@ -52,7 +52,7 @@ class Ended:
 
 
 class Stage:
-    """A folder and an environment to run commands in; `exports` are those that the demo prints."""
+    """The folder and environment of commands; `exports` are those that the demonstration prints."""
 
     def __init__(self, exports: Mapping[str, str], folder: Path) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ class Stage:
         prices = PRICES.search((ROOT / "docs" / "usage.md").read_text())
         assert prices, "docs/usage.md shows no prices"
         (folder / "prices.yaml").write_text(prices[1])
-        # The reader's kubeconfig names a namespace, and the demonstration's stays as it is.
+        # The reader's kubeconfig has a namespace; that of the demonstration is not changed.
         config = folder / "kubeconfig"
         config.write_text(Path(exports["KUBECONFIG"]).read_text())
         path = f"{exports['PATH']}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
@@ -71,8 +71,8 @@ class Stage:
         self.need("kubectl config set-context --current --namespace=vision")
 
     def names(self) -> dict[str, str]:
-        """Placeholders of the pages with this cluster's names, once job/train-7 waits and what
-        vision has used of its budget is known."""
+        """Placeholders of the pages -> this cluster's names, once job/train-7 is pending and
+        vision's usage of its budget is known."""
         self.need(BUDGET)
         why = "kubectl ballast why job/train-7 -n vision"
         wait_for(lambda: self.run(why).code == 3, WAIT_S, "job/train-7 waits")
@@ -92,7 +92,7 @@ class Stage:
         }
 
     def run(self, command: str, *, is_endless: bool = False) -> Ended:
-        """Run it in bash; one that is endless gets ^C after a while."""
+        """Run a command in bash; an endless one gets ^C after `SHOWN_S`."""
         started_s = time.monotonic()
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Stage:
             return Ended(code, output.read(), time.monotonic() - started_s)
 
     def need(self, command: str) -> str:
-        """Its output; raises if it fails."""
+        """The output of a command; raises if it fails."""
         ended = self.run(command)
         if ended.code:
             raise ControlPlaneError(f"{command}: exit code {ended.code}: {ended.output}")
@@ -121,6 +121,6 @@ class Stage:
 
 
 def exports_of(text: str) -> dict[str, str]:
-    """KUBECONFIG, and as PATH the folder of kubectl, as the demonstration prints them."""
+    """KUBECONFIG, and the folder of kubectl as PATH, from the demonstration's output."""
     found = dict(EXPORT.findall(text))
     return found | {"PATH": found["PATH"].split(":")[0]}

@@ -1,4 +1,4 @@
-"""What is known of the documentation's commands: which the demonstration cannot run, and why."""
+"""Exceptions among the documentation's commands: those that the demonstration cannot run."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ PAGES: Final = (
 IN_CLUSTER: Final = "the demonstration runs Ballast's programs as processes, not as Deployments"
 E2E: Final = "installs or uninstalls Ballast; tests/e2e does"
 PART: Final = "names a command in a sentence, without the arguments that it needs"
-#: Beginnings of commands that are not run, and why. Each must be the beginning of some command.
+#: Prefix of commands that are not run -> why. Each must be a prefix of some command.
 NOT_RUN: Final = {
     "kubectl apply --server-side -k manifests/overlays/": E2E,
     "kubectl delete -k manifests/overlays/": E2E,
@@ -36,9 +36,9 @@ NOT_RUN: Final = {
     "ballast simulate FILE --days N": "names the command that the block below it has",
     "ballast convert --from kueue": "needs Kueue's kinds; tests/unit/convert",
 }
-#: Commands that run until Ctrl-C, and what they print first.
+#: Commands that run until Ctrl-C -> their first output.
 ENDLESS: Final = {"kubectl ballast web": "http://127.0.0.1:"}
-#: Exit codes that the documentation gives a meaning, besides 0.
+#: Documented exit codes besides 0.
 CODES: Final = {
     "kubectl ballast why": {3},
     "kubectl ballast whatif": {5},
