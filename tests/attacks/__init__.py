@@ -1,1 +1,1 @@
-"""What a tenant, or a thief of a program's credentials, tries against others; none may succeed."""
+"""Attacks by a tenant, or with stolen credentials of a program; none may succeed."""

@@ -1,7 +1,7 @@
-"""T14: requests that are meant to hold up or to fill the server, each as bytes on connections.
+"""T14: requests that try to block the server or exhaust its memory, as bytes on connections.
 
-The sender has a valid certificate: the worst case, since others come no further than
-the handshake. Connections are kept open until all was tried.
+The sender has a valid certificate, which is the worst case: others fail in the handshake.
+Connections stay open until the end.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from typing import Final
 
 MIB: Final = 2**20
 TIMEOUT_S: Final = 10.0
-#: A server that takes no more of a body for so long is not going to.
+#: A server that reads nothing of a body for this long has stopped reading.
 HELD_UP_S: Final = 0.3
-#: Above this a server must answer, or close: nothing is waited for longer.
+#: After this many bytes the server must have answered or closed the connection.
 ANSWER_BYTES: Final = 4096
 
 
 class Line:
-    """Opens connections to one server, and keeps them open."""
+    """Opens connections to a server and keeps them open."""
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
         self.port = port
@@ -46,7 +46,7 @@ class Line:
         return made
 
     def ask(self, *parts: bytes) -> bytes:
-        """The beginning of the answer to these bytes; empty when the server hung up."""
+        """The beginning of the answer to these bytes; empty if the server closed the connection."""
         made = self.dial()
         with contextlib.suppress(OSError):
             for part in parts:
@@ -57,7 +57,7 @@ class Line:
             return b""
 
     def hold(self, n: int, *parts: bytes) -> bytes:
-        """Sends these bytes on `n` connections, as far as they are taken, and reads nothing."""
+        """Sends these bytes on `n` connections, as far as the server reads, and reads no answer."""
         for _ in range(n):
             with contextlib.suppress(OSError):
                 made = self.dial()
@@ -67,7 +67,7 @@ class Line:
         return b""
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes all connections."""
         for made in self._open:
             made.close()
         self._open.clear()
@@ -90,7 +90,7 @@ def chunks(parts: Iterable[bytes]) -> bytes:
 
 
 def _bomb(wbits: int) -> bytes:
-    """256 MiB of zeros; a second to make."""
+    """256 MiB of zeros, compressed; takes a second."""
     packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
     packed = b"".join(packer.compress(bytes(MIB)) for _ in range(256))
     return packed + packer.flush()
@@ -104,7 +104,7 @@ POD: Final = b'{"Pod":{"metadata":{"name":"a","uid":"u","namespace":"n"}},"NodeN
 
 
 def filter_body(n_names: int) -> bytes:
-    """A good call over so many nodes."""
+    """The body of a valid filter request with `n_names` nodes."""
     return POD + json.dumps([f"gpu-node-{n:06d}" for n in range(n_names)]).encode() + b"}"
 
 
@@ -158,7 +158,7 @@ def _holds(n: int, *parts: bytes) -> Callable[[Line], bytes]:
 
 
 _LONG: Final = 8 * MIB
-#: Title -> what is done, and what the answer has to begin with; empty: it may be hung up.
+#: Title -> the request, and possible beginnings of the answer; empty: the connection is closed.
 ABUSES: Final[dict[str, tuple[Callable[[Line], bytes], tuple[bytes, ...]]]] = {
     "300 connections that say nothing": (_nothing_said, ()),
     "100 half handshakes": (_half_handshakes, ()),

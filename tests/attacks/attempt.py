@@ -1,4 +1,4 @@
-"""One attempt as a value, and what it came to."""
+"""One attempt as a value, and its result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.attacks.raw_client import JSON, Answer
 
 Body = dict[str, Any]
-#: The tenant's namespace; another of its own, which enforces Pod Security's level `baseline`.
+#: The tenant's namespaces; the second enforces Pod Security's level `baseline`.
 HOME: Final = "mallory"
 HARDENED: Final = "mallory-baseline"
 #: Namespaces and projects of others.
@@ -16,22 +16,22 @@ NODES: Final = ("gpu-node-0000", "gpu-node-0001", "gpu-node-0002")
 PODS: Final = "/api/v1/namespaces/{}/pods"
 OURS: Final = "/apis/ballast.dev/v1alpha1"
 TENANT: Final = "tenant"
-#: What the API server says where a right is missing.
+#: In the API server's message if a right is missing.
 NO_RIGHT: Final = "cannot"
-#: The one webhook without which the API server refuses a pod; it does so with a status of 500.
+#: Message, with status 500, if the one webhook is missing without which pods are refused.
 WAITED_FOR: Final = 'failed calling webhook "claims.ballast.dev"'
 
-#: Looks at what the API server stored; a sentence says what the attacker has gained by it.
+#: Checks a stored object; returns a sentence about the attacker's gain, or an empty string.
 Look = Callable[[Body], str]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Attempt:
-    """One request that should not work.
+    """One request that must not succeed.
 
-    It has to be refused with `word` among the words of the refusal; or, where `may_pass`, it may be
-    stored if `gained` finds nothing in what was stored and no state of others changes. A `body`
-    that is a function makes it of what is stored now. `as_user`: the user it impersonates.
+    It must be refused with `word` in the message. If `may_pass`, it may instead be stored, if
+    `gained` finds nothing in the stored object and no state of others changes. A `body` that is a
+    function makes the body from the stored object. `as_user`: the impersonated user.
     """
 
     threat: str
@@ -47,7 +47,7 @@ class Attempt:
     gained: Look | None = None
 
     def success(self, answer: Answer) -> str:
-        """What the attacker gained by the answer; empty when that is nothing."""
+        """What the attacker gained by the answer; empty if nothing."""
         if answer.is_stored:
             if not self.may_pass:
                 return "was stored"
@@ -57,7 +57,7 @@ class Attempt:
         return ""
 
     def confusion(self, answer: Answer) -> str:
-        """Why a refusal doesn't tell its reader what is wrong; empty when it does."""
+        """Why a refusal does not say what is wrong; empty if it does."""
         if answer.is_stored or answer.status >= 500:
             return ""
         wanted = (self.word,) if isinstance(self.word, str) else self.word
@@ -68,18 +68,18 @@ class Attempt:
 
 @dataclass(slots=True)
 class Tally:
-    """What the suite tried, and what came through."""
+    """Counts of attempts, and those that succeeded."""
 
     tried: dict[str, int] = field(default_factory=dict)
     succeeded: list[str] = field(default_factory=list)
 
     @property
     def n_tried(self) -> int:
-        """Attempts in all."""
+        """Number of all attempts."""
         return sum(self.tried.values())
 
     def note(self, threat: str, title: str, why: str) -> str:
-        """Counts one attempt; the line that tells of its success, or the empty string."""
+        """Counts one attempt; returns a line if it succeeded, else an empty string."""
         self.tried[threat] = self.tried.get(threat, 0) + 1
         if not why:
             return ""
@@ -97,7 +97,7 @@ def container(name: str = "main", **fields: Any) -> Body:
 
 
 def asking(resource: str, amount: str = "1", name: str = "main", **fields: Any) -> Body:
-    """A container that asks for so much of a resource."""
+    """A container that requests an amount of a resource."""
     limits = {resource: amount}
     return container(name, resources={"limits": limits, "requests": dict(limits)}, **fields)
 
@@ -110,7 +110,7 @@ def pod(
     meta: Body | None = None,
     **spec: Any,
 ) -> Body:
-    """A pod as its author writes it."""
+    """A pod as a user writes it."""
     body: Body = {"name": name, **(meta or {})}
     if notes:
         body["annotations"] = dict(notes)
@@ -125,12 +125,12 @@ def pod(
 
 
 def half(name: str, **fields: Any) -> Body:
-    """A pod that asks for half a card by annotation."""
+    """A pod that requests half a card by annotation."""
     fields["notes"] = {"gpu-fraction": "0.5"} | dict(fields.get("notes") or {})
     return pod(name, **fields)
 
 
-#: Every way in which a pod asks for GPUs: name -> (annotations, containers).
+#: All ways to request GPUs: name -> (annotations, containers).
 CARRIERS: Final[dict[str, tuple[dict[str, str], list[Body]]]] = {
     "a fraction": ({"gpu-fraction": "0.5"}, [container()]),
     "memory": ({"gpu-memory": "8192"}, [container()]),
@@ -141,7 +141,7 @@ CARRIERS: Final[dict[str, tuple[dict[str, str], list[Body]]]] = {
 
 
 def carried(carrier: str, name: str, **fields: Any) -> Body:
-    """A pod that asks for GPUs in one of the `CARRIERS`' ways."""
+    """A pod that requests GPUs in one of the ways of `CARRIERS`."""
     notes, containers = CARRIERS[carrier]
     fields.setdefault("containers", containers)
     fields["notes"] = notes | dict(fields.get("notes") or {})
@@ -149,7 +149,7 @@ def carried(carrier: str, name: str, **fields: Any) -> Body:
 
 
 def create(threat: str, title: str, body: Body, namespace: str = HOME, **fields: Any) -> Attempt:
-    """An attempt to create a pod; its name becomes a prefix, so that no two are in their way."""
+    """An attempt to create a pod; its name becomes a prefix, so that names do not collide."""
     meta = dict(body["metadata"])
     if name := meta.pop("name", ""):
         meta = {"generateName": f"{name}-"} | meta

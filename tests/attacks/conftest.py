@@ -1,4 +1,4 @@
-"""The stage of all attempts, and the count of them."""
+"""Fixtures: the stage of all attempts, and their counts."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -22,7 +22,8 @@ def _order(entry: tuple[str, int]) -> tuple[str, int]:
 
 @pytest.fixture(scope="session")
 def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
-    """The one count of the session, shown below the results: how many, and which succeeded."""
+    """The counts of the session, shown below the results: all attempts, and those that
+    succeeded."""
     tally = Tally()
     yield tally
     add_line(request.config, str(tally))
@@ -34,7 +35,7 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(control_plane: ControlPlane) -> AsyncIterator[Stage]:
-    """Everything running, under the auditor; the last test of the module asks for its verdict."""
+    """The running system, under the auditor; the module's last test checks its verdict."""
     cluster = Cluster(control_plane, fresh_namespace(control_plane), SCHEDULER)
     with opened(cluster) as made:
         yield made
@@ -42,7 +43,7 @@ async def stage(control_plane: ControlPlane) -> AsyncIterator[Stage]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def auditor(control_plane: ControlPlane, stage: Stage) -> AsyncIterator[Auditor]:
-    """Judges every revision from the moment the stage is set."""
+    """Judges all revisions from the start of the stage."""
     store = Store(f"http://{LOOPBACK}:{control_plane.ports.etcd_client}")
     async with Auditor(store) as running:
         yield running

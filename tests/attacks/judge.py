@@ -1,4 +1,4 @@
-"""What others have, as a value that no attempt may change; and what the tenant may have itself."""
+"""Detects effects of attempts: changed objects of others, and gains of the tenant."""
 
 import hashlib
 import json
@@ -9,15 +9,15 @@ from tests.attacks.attempt import HARDENED, HOME, OURS, Body
 from tests.attacks.raw_client import RawClient
 
 MINE: Final = (HOME, HARDENED)
-#: The tenant's project: what it may hold at most, and the priority classes it may use.
+#: The tenant's project, its limit, and the priority classes that it may use.
 PROJECT: Final = "mallory"
 LIMIT_MILLI: Final = 1000
 CLASSES: Final = ("ballast-training", "ballast-build", "ballast-interactive")
-#: The tenant's own pods are not listed: some attempts make them as large as they can be.
+#: The tenant's own pods are not listed, since some attempts make them as large as possible.
 _OTHERS: Final = ",".join(f"metadata.namespace!={each}" for each in MINE)
-#: Looked at after every attempt that was stored.
+#: Lists that are compared after every stored attempt.
 NARROW: Final = (f"/api/v1/pods?fieldSelector={_OTHERS}", f"{OURS}/gpunodes")
-#: Looked at before and after all attempts of one threat.
+#: Lists that are compared before and after all attempts of a threat.
 WIDE: Final = (
     *NARROW,
     *(
@@ -48,20 +48,20 @@ _HEAD: Final = (
     "namespace", "name", "uid", "labels", "annotations", "ownerReferences", "finalizers",
     "deletionTimestamp",
 )  # fmt: skip
-#: What a status holds that others live on; the rest (times, requests, fair shares) may move.
+#: Fields of a status that may not change; others (times, requests, fair shares) may.
 _KEPT: Final = ("phase", "nominatedNodeName", "allocatable", "capacity", "devices", "allocated")
-#: The states of a row that holds its cards, as one.
+#: States of a row that count as equal, since both hold cards.
 _SETTLED: Final = {"reserved": {"state": "held"}, "bound": {"state": "held"}}
 
 
 class Judge:
-    """Looks as administrator. A picture maps an object to what it says, cut to what counts."""
+    """Reads as administrator. A picture maps objects to digests of their relevant fields."""
 
     def __init__(self, admin: RawClient) -> None:
         self._admin = admin
 
     def picture(self, paths: tuple[str, ...] = WIDE) -> dict[str, str]:
-        """All objects of others: path and name -> digest."""
+        """Objects of others: path and name -> digest."""
         return {
             f"{path}/{_name(item)}": _digest(item)
             for path in paths
@@ -70,14 +70,14 @@ class Judge:
         }
 
     def gains(self) -> Iterator[str]:
-        """What the tenant has that is not its due."""
+        """What the tenant has beyond its rights."""
         rows = [
             (node["metadata"]["name"], row)
             for node in self._items(f"{OURS}/gpunodes")
             for row in node["spec"].get("rows") or ()
             if row["namespace"] in MINE
         ]
-        # Read after the rows: a row outlives its pod by a moment, until the controller frees it.
+        # Read after the rows, since a row exists until the controller frees it.
         pods = [each for space in MINE for each in self._items(f"/api/v1/namespaces/{space}/pods")]
         alive = {each["metadata"]["uid"] for each in pods}
         held = {
@@ -103,7 +103,7 @@ class Judge:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """What became different, by name."""
+    """The changed objects."""
     keys = sorted(before.keys() | after.keys())
     return [key for key in keys if before.get(key) != after.get(key)]
 
@@ -127,7 +127,7 @@ def _pod_gains(item: Body, places: set[tuple[str, str]]) -> Iterator[str]:
 
 
 def asks_for_gpus(item: Body) -> bool:
-    """Whether a pod asks for GPUs in any way that a node would obey."""
+    """Whether a pod requests GPUs in a way that a node would honour."""
     notes = item["metadata"].get("annotations", {})
     if "gpu-fraction" in notes or "gpu-memory" in notes:
         return True
@@ -146,7 +146,7 @@ def _name(item: Body) -> str:
 
 
 def _digest(item: Body) -> str:
-    """A digest of what counts of an object."""
+    """A digest of the relevant fields of an object."""
     kept: dict[str, Any] = {key: item["metadata"].get(key) for key in _HEAD}
     kept |= {key: part for key, part in item.items() if key not in ("metadata", "status")}
     is_tenants = _name(item) == f"/{PROJECT}"
@@ -154,9 +154,9 @@ def _digest(item: Body) -> str:
     kept["status"] = {key: status.get(key) for key in _KEPT}
     if "rows" in kept.get("spec", {}):
         rows = (row for row in kept["spec"]["rows"] if row["namespace"] not in MINE)
-        # A row becomes bound with another write of its node, or five minutes after its pod is.
+        # A row becomes `bound` with another write of its node, or five minutes after the Binding.
         kept["spec"] = {"rows": [row | _SETTLED.get(row["state"], {}) for row in rows]}
     if kept["status"]["allocated"] is not None and "department" not in kept.get("spec", {}):
-        # A department's sum holds what the tenant's own project has.
+        # A department's sum includes the tenant's own project.
         kept["status"]["allocated"] = None
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Certificates of every kind, including those that no server may accept."""
+"""Certificates, including those that no server may accept."""
 
 import datetime
 import ssl
@@ -19,7 +19,7 @@ CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUT
 
 @dataclass(slots=True, frozen=True)
 class Paper:
-    """What a certificate says; `begins` and `ends` are from now."""
+    """The content of a certificate; `begins` and `ends` are relative to now."""
 
     name: str
     usage: x509.ObjectIdentifier = CLIENT
@@ -30,7 +30,7 @@ class Paper:
 
 
 class Office:
-    """A CA that signs whatever it is asked to, and keeps files in its folder."""
+    """A CA that signs any certificate and stores the files in its folder."""
 
     def __init__(self, folder: Path, name: str = "office") -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class Office:
         self.certificate.write_bytes(self._sign(builder))
 
     def issue(self, paper: Paper, stem: str) -> tuple[Path, Path]:
-        """Files of a certificate and its key."""
+        """Issue a certificate; returns its file and that of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.NameAttribute(NameOID.COMMON_NAME, paper.name)]
         names += [
@@ -63,7 +63,7 @@ class Office:
         return files
 
     def context(self, shown: tuple[Path, Path] | None, trusts: Path) -> ssl.SSLContext:
-        """A client's context that shows these files."""
+        """A client's TLS context with these files."""
         context = ssl.create_default_context(cafile=str(trusts))
         context.check_hostname = False
         if shown is not None:

@@ -1,6 +1,6 @@
-"""One login at the API server: requests as one user, over one connection that is kept.
+"""A client of the API server: requests of one user over one persistent connection.
 
-Attempts are sent as they are, also where kubectl or a client library would refuse to build them.
+It sends attempts unchanged, also those that kubectl or a client library would refuse.
 """
 
 import base64
@@ -22,26 +22,26 @@ APPLY: Final = "application/apply-patch+yaml"
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What came back; `body` is the decoded JSON, or its text where it is none."""
+    """An answer; `body` is the decoded JSON, or the text if it is no JSON."""
 
     status: int
     body: Any
 
     @property
     def is_stored(self) -> bool:
-        """Whether the API server did what was asked."""
+        """Whether the API server carried out the request."""
         return self.status < 300
 
     @property
     def words(self) -> str:
-        """What the author reads of a refusal."""
+        """The message of a refusal."""
         if isinstance(self.body, dict):
             return str(self.body.get("message", ""))
         return str(self.body)
 
 
 class RawClient:
-    """Requests with the login of a kubeconfig, or with none."""
+    """Requests with the credentials of a kubeconfig, or without any."""
 
     def __init__(self, kubeconfig: str, *, is_anonymous: bool = False) -> None:
         config = json.loads(Path(kubeconfig).read_text())
@@ -60,9 +60,9 @@ class RawClient:
     def send(
         self, method: str, path: str, body: Any = None, media: str = JSON, as_user: str = ""
     ) -> Answer:
-        """One request; bytes are sent as they are. A connection that was closed is made anew.
+        """Send one request; bytes are sent unchanged. Opens a new connection if it was closed.
 
-        `as_user` is impersonated, if the login may.
+        `as_user` is the user to impersonate.
         """
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = self._headers | {"Content-Type": media, "Accept": JSON}
@@ -75,7 +75,7 @@ class RawClient:
             return self._send(method, path, content, headers)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -1,7 +1,7 @@
-"""The stage: a real control plane with all our programs, two teams at work, and a hostile tenant.
+"""The stage: a real control plane with all our programs, two teams, and a hostile tenant.
 
-The tenant has the role `edit` in its two namespaces, and may write PodGroups there, as users do.
-The control plane runs no kubelet; what a node does with a pod is not tried here.
+The tenant has the role `edit` in its two namespaces and may write PodGroups there, as users may.
+There is no kubelet, so attacks on a node are not tried.
 """
 
 import http.client
@@ -41,9 +41,9 @@ SEEN_S: Final = 30.0
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 CARDS_PER_NODE: Final = 2
-#: The tenant's standing pods: one runs, one waits at the gate, one has nothing to do with GPUs.
+#: The tenant's permanent pods: one runs, one is gated, one does not request GPUs.
 BOUND, HELD, PLAIN = "bound", "held", "plain"
-#: What the node agent may do, without the agent.
+#: Manifests with the node agent's rights, without the agent.
 AGENT_FILES: Final = ("namespace", "rbac", "policies")
 AGENT_NAMESPACE: Final = "ballast-node"
 _EVERY_VERB: Final = ["get", "list", "watch", "create", "update", "patch", "delete"]
@@ -66,7 +66,7 @@ class Stage:
         self._names = itertools.count(1)
 
     def log_in(self) -> None:
-        """The other logins that attempts use."""
+        """Create the other clients that attempts use."""
         for account in _ACCOUNTS:
             kubeconfig = self.plane.kubeconfig_for_service_account(SYSTEM_NAMESPACE, account)
             self.clients[account] = RawClient(kubeconfig)
@@ -78,7 +78,7 @@ class Stage:
         )
 
     def _agent(self) -> RawClient:
-        """The login of the node agent of the first node: a token that names its pod and node."""
+        """The client of the first node's agent, with a token for its pod and node."""
         body = pod("agent", nodeName=NODES[0], serviceAccountName="ballast-agent")
         made = self.admin.send("POST", PODS.format(AGENT_NAMESPACE), body)
         assert made.is_stored, made
@@ -97,10 +97,10 @@ class Stage:
     def play(
         self, attempts: Iterable[Attempt], tally: Tally, *, is_webhook_dead: bool = False
     ) -> list[str]:
-        """Tries all attempts of one threat; a line for each that succeeded, or changed others.
+        """Runs all attempts of a threat; returns a line for each that succeeded or changed others.
 
-        With the webhook dead a refusal may lack the words that the webhook would have found. What a
-        refused attempt changed is found with the next that is stored, or at the end.
+        Without the webhook, a refusal need not have the webhook's message. Changes by a refused
+        attempt are found with the next stored one, or at the end.
         """
         wide = self.judge.picture()
         found: list[str] = []
@@ -132,7 +132,7 @@ class Stage:
         return found
 
     def send(self, attempt: Attempt) -> Answer:
-        """The attempt's request, as its actor."""
+        """Send the attempt's request as its actor."""
         body = attempt.body
         if callable(body):
             body = body(self.get(attempt.path))
@@ -141,7 +141,7 @@ class Stage:
         )
 
     def see_all_decided(self, make: Callable[[str], Body] = half) -> None:
-        """Returns once a pod that another team makes now runs: all before it was decided, too."""
+        """Returns once a new pod of another team runs: all earlier pods are decided by then."""
         name = f"canary-{next(self._names)}"
         path = PODS.format("team-b")
         made = self.admin.send("POST", path, make(name))
@@ -151,7 +151,7 @@ class Stage:
         self.until(lambda: name not in self.holders(), f"{name}'s row to go")
 
     def clear(self) -> None:
-        """Takes everything of the tenant's away but its standing pods."""
+        """Deletes all objects of the tenant except its permanent pods."""
         for namespace in (HOME, HARDENED):
             for path in (
                 f"/apis/apps/v1/namespaces/{namespace}/deployments",
@@ -176,7 +176,7 @@ class Stage:
         return self.admin.send("GET", path).body
 
     def holders(self, *namespaces: str) -> set[str]:
-        """Names of pods that have a row; of these namespaces, or of all."""
+        """Names of pods with a row, in these namespaces or in all."""
         return {
             row["name"]
             for node in self.get(f"{OURS}/gpunodes")["items"]
@@ -185,14 +185,14 @@ class Stage:
         }
 
     def until(self, is_met: Callable[[], bool], what: str) -> None:
-        """Returns once the condition holds; AssertionError, naming it, when time is up."""
+        """Returns once the condition holds; after the timeout, AssertionError with its name."""
         deadline = time.monotonic() + SEEN_S
         while not is_met():
             assert time.monotonic() < deadline, f"not seen in {SEEN_S:g} s: {what}"
             time.sleep(0.05)
 
     def ask_webhook(self, path: str, body: bytes) -> tuple[int, str]:
-        """What the webhooks' own port answers to a client other than the API server."""
+        """The answer at the webhooks' port to a client other than the API server."""
         tls = ssl.create_default_context(cafile=str(self.webhook_ca))
         connection = http.client.HTTPSConnection(
             LOOPBACK, self.webhooks.port, timeout=10, context=tls
@@ -207,7 +207,7 @@ class Stage:
             connection.close()
 
     def metrics(self, program: Program) -> str:
-        """What the program counts."""
+        """The program's metrics."""
         if program is self.webhooks:
             return self.ask_webhook("/metrics", b"")[1]
         connection = http.client.HTTPConnection(LOOPBACK, program.port, timeout=10)
@@ -225,7 +225,8 @@ class Stage:
     # -- making -------------------------------------------------------------------------------
 
     def furnish(self) -> None:
-        """Queues, rights, policies and webhooks; then what the teams and the tenant run."""
+        """Apply queues, rights, policies and webhooks, and start the pods of the teams and
+        tenant."""
         self._make_queues()
         self._make_rights()
         run_kubectl(self.plane, "apply", "--server-side", "-k", str(MANIFESTS / "policies"))
@@ -255,7 +256,7 @@ class Stage:
             spec["nodePools"] = [figures | {"gpu": gpu}]
             if name == "mallory":
                 spec["allowedPriorityClasses"] = list(CLASSES)
-                # What the tenant creates must not evict the tenant's own pods that attempts need.
+                # Attempts must not evict the tenant's permanent pods.
                 spec["minRuntime"] = {"reclaimSeconds": 86_400, "preemptSeconds": 86_400}
             queues.append(("gpuprojects", name, spec))
         for plural, name, spec in queues:
@@ -274,7 +275,7 @@ class Stage:
         self.admin.send("PATCH", f"/api/v1/namespaces/{HARDENED}", patch, MERGE)
         rules: list[Body] = [
             {"apiGroups": ["ballast.dev"], "resources": ["gpupodgroups"], "verbs": _EVERY_VERB},
-            # What `kubectl debug` needs, and a resize in place.
+            # Rights for `kubectl debug` and for in-place resizes.
             {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/resize"],
              "verbs": ["patch", "update"]},
         ]  # fmt: skip
@@ -300,7 +301,7 @@ class Stage:
         assert answer.is_stored, (path, answer)
 
     def _is_in_force(self) -> bool:
-        """Whether the API server refuses what each of the policies is about."""
+        """Whether the API server enforces each of the policies."""
         note = {"metadata": {"annotations": {"ballast.dev/plan": "1 n"}}}
         path = f"{PODS.format(HOME)}/{HELD}"
         patched = self.admin.send("PATCH", f"{path}?dryRun=All", note, MERGE)
@@ -337,7 +338,7 @@ class Stage:
 
 
 def _admitted(name: str) -> Body:
-    """Half a card as the webhook would leave the pod, for while it is dead."""
+    """A pod of half a card as after admission, for the time without the webhook."""
     return half(
         name,
         labels={"ballast.dev/project": "team-b"},
@@ -369,7 +370,7 @@ def _standing_pods() -> Iterator[tuple[str, Body]]:
 
 @contextmanager
 def opened(cluster: Cluster) -> Iterator[Stage]:
-    """The furnished stage, on a cluster that is empty."""
+    """The prepared stage, on an empty cluster."""
     plane = cluster.control_plane
     installation = Installation(plane)
     certs = plane.work / "webhook-certs"

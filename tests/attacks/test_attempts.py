@@ -1,4 +1,4 @@
-"""Every attempt of the tables, threat by threat, against the running system."""
+"""Runs all attempts of the tables, threat by threat, against the running system."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ async def test_nobody_else_is_touched_by(
 ) -> None:
     attempts = list(TABLES[threat]())
     assert attempts
-    # In a thread: the auditor reads along meanwhile.
+    # In a thread, since the auditor runs meanwhile.
     succeeded = await asyncio.to_thread(stage.play, attempts, tally)
     assert not succeeded, "\n".join(succeeded)
 

@@ -1,4 +1,4 @@
-"""The verbs of `ballast serve` with TLS: its clients (T15), and what abuse costs others (T14)."""
+"""The verbs of `ballast serve` with TLS: its clients (T15), and the effects of abuse (T14)."""
 
 import http.client
 import json
@@ -41,18 +41,18 @@ class Served:
 
     @property
     def right(self) -> ssl.SSLContext:
-        """What kube-scheduler connects with."""
+        """kube-scheduler's TLS context."""
         return self.context(self.office, Paper(NAME))
 
     def context(self, office: Office, paper: Paper | None) -> ssl.SSLContext:
-        """What a client connects with that has this paper of this office."""
+        """The TLS context of a client with this certificate of this CA."""
         shown = office.issue(paper, "client") if paper else None
         return office.context(shown, self.office.certificate)
 
     def ask(
         self, tls: ssl.SSLContext, method: str, path: str, body: bytes = b"", token: str = ""
     ) -> tuple[int, Any]:
-        """Code and JSON of the answer; code 0 when the connection is refused."""
+        """Code and JSON of the answer; code 0 if the connection is refused."""
         connection = http.client.HTTPSConnection(
             LOOPBACK, self.port, timeout=TIMEOUT_S, context=tls
         )
@@ -73,13 +73,13 @@ class Served:
             return answer.status, text.decode()
 
     def status(self, key: str) -> int:
-        """A figure of the process in bytes: VmRSS, or VmHWM, the highest that was."""
+        """A figure of the process in bytes: VmRSS, or its peak VmHWM."""
         lines = Path(f"/proc/{self.program.pid}/status").read_text().splitlines()
         found = next(line for line in lines if line.startswith(f"{key}:"))
         return int(found.split()[1]) * 1024
 
     def forget_peak(self) -> None:
-        """Makes VmHWM begin anew."""
+        """Resets VmHWM."""
         Path(f"/proc/{self.program.pid}/clear_refs").write_text("5")
 
 

@@ -1,4 +1,4 @@
-"""Every parser against inputs that are nearly good: it answers or refuses in words, never crashes.
+"""Fuzzes all parsers with slightly damaged inputs: they answer or refuse in words, but never crash.
 
-BALLAST_FUZZ is how many inputs each parser gets (docs/development.md); in CI a few hundred.
+BALLAST_FUZZ is the number of inputs per parser (docs/development.md); in CI a few hundred.
 """

@@ -1,6 +1,7 @@
-"""Inputs made of good ones by small damage: of the bytes, and of the tree that they stand for.
+"""Damages valid inputs slightly: their bytes, or the tree that they encode.
 
-Hypothesis draws a number; everything else follows from it, so what it prints repeats a failure.
+All damage follows from a number that Hypothesis draws, so the number that it prints reproduces a
+failure.
 """
 
 import copy
@@ -19,16 +20,16 @@ from hypothesis import strategies as st
 from tests.support.hostile import DECORATIONS, INVISIBLE, OTHER_FORMS
 
 N_INPUTS: Final = int(os.environ.get("BALLAST_FUZZ", "400"))
-#: Drawing costs more than damaging, so each drawn number gives so many inputs.
+#: Inputs per drawn number, since drawing costs more than damaging.
 A_DRAW: Final = 50
-#: For a try that takes 50 ms on a busy machine; what hangs is found all the same.
+#: Deadline of a test, for inputs that take 50 ms on a busy machine.
 TIMEOUT_S: Final = max(180, N_INPUTS // 20)
-#: Longest piece that is cut out, doubled or put in.
+#: Longest piece that is removed, duplicated or inserted.
 PIECE: Final = 12
 
 Check = Callable[[bytes], None]
 
-#: Values that a tree meets where it expects others.
+#: Values that replace those of a tree.
 VALUES: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 0.5, -0.0, 1e308,
     "", " ", "a", "0", "-1", "1e3", "NaN", "0.5", "500m", "8Gi", "1 n1", "n1 1 1", "a=1,b=2", ",",
@@ -41,24 +42,24 @@ BYTES: Final = (
     b":", b"\\u0000", b"\\ud800", b"1e999", b"-0", b"[" * 2000, b'{"a":' * 2000, b"9" * 5000, b"\n",
     b"&a [*a]", b"<<: *a", b"!!python/object:x {}", b"? ", b"- ", b"---\n", b"%YAML 1.1\n", b"#",
 )  # fmt: skip
-#: For PyYAML's parser in Python: its time grows with the square of the depth of brackets.
-#: So many of them are still too deep for it.
+#: Shorter pieces for PyYAML's Python parser, whose time is quadratic in the depth of brackets. They
+#: are still too deep for it.
 SHORT_BYTES: Final = tuple(each[:400] for each in BYTES)
 
 
 def fuzz(
     seeds: Sequence[bytes], *, of_trees: bool = True, pieces: Sequence[bytes] = BYTES
 ) -> Callable[[Check], Callable[[], None]]:
-    """Makes a test of a check: it gets `N_INPUTS` damaged seeds.
+    """Makes a test that calls the check with `N_INPUTS` damaged seeds.
 
-    `of_trees`: they are JSON, and damaged as such too; `pieces` are put in between.
+    `of_trees`: the seeds are JSON, and are also damaged as trees; `pieces` are inserted.
     """
 
     def decorate(check: Check) -> Callable[[], None]:
         @settings(
             max_examples=max(1, math.ceil(N_INPUTS / A_DRAW)),
             deadline=None,
-            # A smaller number is no simpler input.
+            # Shrinking is useless: a smaller number is no simpler input.
             phases=(Phase.explicit, Phase.generate),
             database=None,
             suppress_health_check=list(HealthCheck),
@@ -82,20 +83,20 @@ def fuzz(
 
 
 def told(is_told: bool) -> None:
-    """Fails where the words of a refusal don't say what they have to."""
+    """Fail if the message of a refusal lacks what it must say."""
     assert is_told
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What one drawn number does to seeds."""
+    """The damage of one drawn number."""
 
     random: Random
     pieces: Sequence[bytes]
     of_trees: bool
 
     def done_to(self, seed: bytes) -> bytes:
-        """The seed with one to four kinds of damage; now and then as it is."""
+        """The seed with one to four kinds of damage, sometimes unchanged."""
         made = seed
         for _ in range(self.random.choice((0, 1, 1, 1, 2, 2, 3, 4))):
             is_tree = self.of_trees and self.random.random() < 0.7
@@ -131,7 +132,7 @@ class Damage:
         return json.dumps(tree).encode()
 
     def _garbled(self, text: str) -> str:
-        """The text inside a decoration, or with something that can't be seen in it."""
+        """The text in a decoration, or with an invisible character in it."""
         if self.random.random() < 0.5:
             return self.random.choice(DECORATIONS).format(text)
         at = self.random.randrange(len(text) + 1)
@@ -145,7 +146,7 @@ class Damage:
             flipped = bytearray(body)
             flipped[at] ^= 1 << random.randrange(8)
             return bytes(flipped)
-        # What stands between the parts that are kept, and where the second part begins.
+        # The text between the parts that are kept, and the start of the second part.
         between, onward = random.choice(
             (
                 (b"", end),
@@ -160,7 +161,7 @@ class Damage:
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """Every (parent, key) of a tree."""
+    """All (parent, key) pairs of a tree."""
     found: list[tuple[Any, Any]] = []
     waiting = [tree] if isinstance(tree, dict | list) else []
     while waiting:

@@ -1,4 +1,4 @@
-"""Good inputs, one of each kind that a parser meets: what is damaged."""
+"""Seeds: valid inputs of each kind, which the fuzzer damages."""
 
 import json
 from typing import Any, Final
@@ -15,7 +15,7 @@ def encoded(*trees: Any) -> list[bytes]:
 
 
 def pods() -> list[PodDocument]:
-    """Pods that ask in every way, with all that is read of a pod."""
+    """Pods with all kinds of requests, and with all fields that are read."""
     gang = {"ballast.dev/min-member": "9", "ballast.dev/sub-groups": "driver=1,workers=8"}
     near = {
         "ballast.dev/topology": "dc",
@@ -78,7 +78,7 @@ AFFINITY: Final[Tree] = {
 
 
 def live_pods() -> list[Tree]:
-    """The same as the API server shows them."""
+    """The same pods as the API server returns them."""
     found = []
     for ix, each in enumerate(pods()):
         body = each.body

@@ -1,4 +1,4 @@
-"""Texts that people write: quantities, annotations, files, addresses."""
+"""Texts from users: quantities, annotations, files, addresses."""
 
 import asyncio
 import gzip
@@ -92,14 +92,14 @@ x-note: 2026-01-01
 """
 
 
-#: A file that is written over takes 2 ms on a disk, 0.03 ms here.
+#: A folder in memory: overwriting a file takes 0.03 ms, on a disk 2 ms.
 MEMORY: Final = "/dev/shm"
 FOLDER: list[Path] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _folder() -> Iterator[None]:
-    """One folder for the files of all inputs, each written over the last."""
+    """One folder for the files of all inputs; each overwrites the last."""
     where = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ballast-fuzz-", dir=where) as folder:
         FOLDER[:] = [Path(folder)]
@@ -250,7 +250,7 @@ KUBECONFIG_TLS: Final = (
 
 @pytest.fixture(scope="module")
 def _one_authority() -> Iterator[None]:
-    """One authority in place of the system's, which OpenSSL needs 40 ms to read."""
+    """One CA instead of the system's, which OpenSSL needs 40 ms to read."""
     authority = FOLDER[0] / "authority"
     authority.write_bytes(PAIR.certificate)
     with pytest.MonkeyPatch.context() as patch:

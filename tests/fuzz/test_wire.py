@@ -1,4 +1,4 @@
-"""What the API server and kube-scheduler send: reviews, the four verbs, objects, pods."""
+"""Inputs from the API server and kube-scheduler: reviews, the four verbs, objects, pods."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ FOLDERS: "list[tempfile.TemporaryDirectory[str]]" = []
 
 
 def answered(decision: Decision, uid: str) -> None:
-    """The decision can be put on the wire, and a refusal is a sentence."""
+    """Assert that the decision can be encoded and a refusal is a sentence."""
     body = json.loads(answer(uid, decision))
     assert body["response"]["allowed"] == decision.is_allowed
     if not decision.is_allowed:
@@ -100,7 +100,7 @@ def test_a_review_of_our_kinds_is_answered(body: bytes) -> None:
 
 
 def _verb(name: str) -> Callable[[], None]:
-    """A test of one verb on a book that knows a node, a project and a row."""
+    """A test of one verb on a book with a node, a project and a row."""
     loop = asyncio.new_event_loop()
     FOLDERS.append(tempfile.TemporaryDirectory())
     rig = running(unreachable_kubeconfig(Path(FOLDERS[-1].name)))

@@ -23,7 +23,7 @@ from tests.attacks.stage import BOUND, HELD, PLAIN
 
 MAY_NOT: Final = "may not use project"
 LATER: Final = "are said when it is made"
-#: Texts that stand for another's project, or come near to it.
+#: Names of another project, and similar texts.
 NAMES: Final = (
     "team-a", "team-b", "research", "default", "TEAM-A", "Team-A", "team_a", "team-a.mallory",
     "mallory.team-a", "mallory2", "team-a ", " team-a", "team-a\n", "team-a,mallory", "team-a/x",
@@ -35,7 +35,7 @@ def claims() -> Iterator[Attempt]:
     """T1."""
     for key in PROJECT_LABELS:
         for text in NAMES:
-            # The webhook names the project; what is no label at all the API server refuses itself.
+            # The webhook's message names the project; the API server refuses invalid labels.
             word = (MAY_NOT, "a valid label must")
             yield _claim(f"{key}={text!r:.40}", half("claim", labels={key: text}), word)
     for other in PROJECT_LABELS[1:]:

@@ -1,5 +1,7 @@
-"""K5: held by budget or grace. K6: compute time above the fraction. K11: a kubelet's mirror pods.
-K15: priority by way of a group. K20: other schedulers. K21: other users.
+"""K5: evictions delayed by budget or grace period. K6: compute time above the fraction.
+
+K11: a kubelet's mirror pods. K15: priority through a group. K20: other schedulers. K21: other
+users.
 """
 
 from collections.abc import Iterator
@@ -31,12 +33,12 @@ OTHER_SCHEDULERS: Final = (
 )  # fmt: skip
 GROUP_PATH: Final = f"{OURS}/namespaces/{HOME}/gpupodgroups"
 YEAR_S: Final = 31_536_000
-#: The longest grace that the policy admits for work that may be evicted, in seconds.
+#: The longest grace period that the policy admits for preemptible pods, in seconds.
 LONGEST_GRACE_S: Final = 3600
 
 
 def graces() -> Iterator[Attempt]:
-    """K5: a year to say goodbye in, or a budget that lets no pod go."""
+    """K5: a grace period of a year, or a budget that allows no eviction."""
     for carrier in CARRIERS:
         for grace in (3601, 86_400, YEAR_S, 2**31 - 1, 2**62):
             body = carried(carrier, "slow", terminationGracePeriodSeconds=grace)
@@ -59,7 +61,7 @@ def _ends_late(stored: Body) -> str:
 
 
 def compute() -> Iterator[Attempt]:
-    """K6: a tenth of a card's quota is a tenth of its time."""
+    """K6: a tenth of a card gives a tenth of its compute time."""
     requests = ("0.11", "0.2", "0.25", "0.5", "0.75", "0.9", "0.999", "1", "1.0")
     for fraction in ("0.1", "0.2", "0.25", "0.5", "0.75", "0.9"):
         for request in requests:
@@ -79,7 +81,7 @@ def compute() -> Iterator[Attempt]:
 
 
 def mirrors() -> Iterator[Attempt]:
-    """K11: what the login of a node says that it runs."""
+    """K11: pods that a node reports with its own credentials."""
     for victim in (*VICTIMS, HOME, "default"):
         for amount in ("1", "2", "60"):
             for node in NODES[:2]:
@@ -96,7 +98,7 @@ def mirrors() -> Iterator[Attempt]:
 
 
 def groups() -> Iterator[Attempt]:
-    """K15: a group's word on priority counts no more than its pods'."""
+    """K15: a group's priority class is subject to the same rules as its pods'."""
     n = 0
     for priority_class in ("inference", "ballast-inference", "vip", "system-node-critical"):
         for preemptibility in ("", "NonPreemptible"):
@@ -118,7 +120,7 @@ def groups() -> Iterator[Attempt]:
 
 
 def schedulers() -> Iterator[Attempt]:
-    """K20: never ours silently, and never another's past the quota."""
+    """K20: pods of other schedulers are not taken over silently, and do not bypass the quota."""
     for carrier in CARRIERS:
         for scheduler in OTHER_SCHEDULERS:
             body = carried(carrier, "theirs", schedulerName=scheduler)
@@ -133,7 +135,7 @@ def _is_renamed(stored: Body) -> str:
 
 
 def users() -> Iterator[Attempt]:
-    """K21: the project of running work cannot be changed."""
+    """K21: the project of a running workload cannot be changed."""
     keys = (names.LABEL_USER, "yunikorn.apache.org/username", "user", "runai/user")
     for key in keys[:2]:
         for name in (BOUND, HELD):

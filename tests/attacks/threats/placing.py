@@ -1,4 +1,4 @@
-"""T6: opting out. T7: choosing the node, the scheduler or the moment oneself."""
+"""T6: opting out. T7: choosing one's own node, scheduler or start time."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -120,7 +120,7 @@ def placements() -> Iterator[Attempt]:
 
 
 def is_elsewhere(stored: Body) -> str:
-    """What is wrong where the pod is not both behind the gate and of our scheduler."""
+    """An error message unless the pod is gated and has our scheduler."""
     scheduler = stored["spec"]["schedulerName"]
     return _is_free(stored) or ("" if scheduler == names.SCHEDULER_NAME else f"is of {scheduler}")
 

@@ -1,6 +1,5 @@
-"""T17: paths by names. T18: things of others by reference. T19: text that others read.
-
-T16: reviews by strangers. T20: very many objects.
+"""T17: names with special characters. T18: references to objects of others. T19: text that others
+read. T20: very many objects.
 """
 
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from typing import Final
 from extender.api import names
 from tests.attacks.attempt import HOME, OURS, PODS, VICTIMS, Attempt, Body, create, half, pod
 
-#: Names that mean something in a path, a URL, a query or a format string.
+#: Names with a meaning in a path, a URL, a query or a format string.
 PATHS: Final = (
     "../team-a", "..%2fteam-a", "%2e%2e/secrets", "a/b", "/etc/passwd", "http://127.0.0.1:1/",
     "a?watch=1", "a#b", "a\nb", "a\r\nX-H: 1", "a\x00b", "%s%n", "$(id)", "`id`", "{{7*7}}", "a b",
@@ -91,7 +90,7 @@ def references() -> Iterator[Attempt]:
         yield create("T18", f"a pod in {victim}", half("mine"), victim, word="cannot")
 
 
-#: Marks texts of T19, to be looked for in what others read.
+#: Marks texts of T19, to find them in output for others.
 MARK: Final = "zzmarkzz"
 TEXTS: Final = (
     f"{MARK}\n{{\"level\":\"error\"}}", f"{MARK}\x1b[31m", f"{MARK}%s%d%n", f"{MARK}\"}} 1\nx 1",

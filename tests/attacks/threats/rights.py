@@ -1,4 +1,4 @@
-"""T22: secrets. T23: stolen logins. T24: our programs' images. T26: a rogue node."""
+"""T22: secrets. T23: stolen credentials. T24: our programs' images. T26: a rogue node."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -77,7 +77,7 @@ def logins() -> Iterator[Attempt]:
 
 
 def _gifts() -> Iterator[tuple[str, str, Body]]:
-    """What the controller may not change of a pod: title, subresource, patch."""
+    """Changes of a pod that the controller may not make: title, subresource, patch."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": NODES[0], "uid": "u"}
     for title, metadata in (
         ("another owner", Body(ownerReferences=[owner])),
@@ -98,7 +98,7 @@ def _gifts() -> Iterator[tuple[str, str, Body]]:
 
 
 def _beyond(actor: str) -> Iterator[tuple[str, str, str, Any]]:
-    """What none of our programs may do: title, method, path, body."""
+    """Requests that none of our programs may make: title, method, path, body."""
     secrets_of = f"/api/v1/namespaces/{VICTIMS[0]}/secrets"
     yield "reads a team's secrets", "GET", secrets_of, None
     yield "reads all secrets", "GET", "/api/v1/secrets", None
@@ -115,7 +115,7 @@ def _beyond(actor: str) -> Iterator[tuple[str, str, str, Any]]:
     yield "weakens the webhook", "PATCH", (
         f"{ADMISSION}/mutatingwebhookconfigurations/other"), {"webhooks": []}  # fmt: skip
     if actor != WEBHOOKS:
-        # Its own login keeps the authority in them up to date: docs/threats.md.
+        # The webhooks' own account may update the CA in them: docs/threats.md.
         path = f"{ADMISSION}/mutatingwebhookconfigurations/ballast-webhooks"
         yield "weakens our webhook", "PATCH", path, {"webhooks": []}
     yield "takes a policy away", "DELETE", (
@@ -127,7 +127,7 @@ def _beyond(actor: str) -> Iterator[tuple[str, str, str, Any]]:
     yield "changes a node", "PATCH", f"/api/v1/nodes/{NODES[0]}", {"spec": {"unschedulable": True}}
     yield "reaches a kubelet", "GET", f"/api/v1/nodes/{NODES[0]}/proxy/pods", None
     if actor != SCHEDULER:
-        # Deleting pods and binding them are kube-scheduler's own rights in every cluster.
+        # In every cluster kube-scheduler may delete and bind pods.
         yield "deletes a pod", "DELETE", VICTIM, None
         target = {"kind": "Node", "name": NODES[0]}
         binding = {"metadata": {"name": "waiting"}, "target": target}
@@ -182,7 +182,7 @@ def nodes() -> Iterator[Attempt]:
 
 
 def _rogue_agent() -> Iterator[Attempt]:
-    """What the agent of one node tries elsewhere."""
+    """Requests of a node's agent outside its node."""
     devices: Body = {"status": {"devices": []}}
     for node in NODES[1:]:
         path = f"{OURS}/gpunodes/{node}/status"
@@ -222,7 +222,8 @@ def _rogue_agent() -> Iterator[Attempt]:
 
 
 def _rogue_kubelet() -> Iterator[Attempt]:
-    """What a kubelet tries beyond its node: what NodeRestriction and the Node authorizer refuse."""
+    """Requests of a kubelet outside its node, which the API server's Node authorizer and
+    NodeRestriction refuse."""
     other = f"/api/v1/nodes/{NODES[1]}"
     for title, method, path, body in (
         ("gives another node cards", "PATCH", f"{other}/status",

@@ -1,4 +1,4 @@
-"""K1: objects that are too large for a program of ours. K2: pods too large for the webhook."""
+"""K1: objects that are too large for our programs. K2: pods that are too large for the webhook."""
 
 import json
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ from tests.attacks.stage import PLAIN
 from tests.attacks.threats.placing import is_elsewhere
 from tests.attacks.threats.references import GROUP_API
 
-#: Stored as one byte each, sent to watchers of JSON as six.
+#: A character that is stored as one byte and sent to watchers in JSON as six.
 LOUD: Final = "<"
 MIB: Final = 2**20
-#: Text in one variable: below the API server's bound on a field, many of them near etcd's.
+#: Characters of one variable: below the API server's limit on a field; many reach etcd's limit.
 CHUNK: Final = 100_000
-#: The API server reads no longer body.
+#: Longest body that the API server reads.
 LONGEST_REQUEST: Final = 5 * MIB
 
 
 def _padding(size: int, character: str = LOUD) -> list[Body]:
-    """Environment of so many characters."""
+    """Environment variables with this many characters."""
     whole, rest = divmod(size, CHUNK)
     sizes = [CHUNK] * whole + ([rest] if rest else [])
     return [{"name": f"P{n}", "value": character * each} for n, each in enumerate(sizes)]
 
 
 def loud_objects() -> Iterator[Attempt]:
-    """K1: they need no GPU, no project and no scheduler of ours to be watched."""
+    """K1: objects that our programs watch, even without a GPU, a project or our scheduler."""
     for character in (LOUD, "&", "\u2028", "x"):
         for size in (300_000, 600_000, 1_000_000, 1_300_000, 1_400_000):
             if size * len(json.dumps(character)) > LONGEST_REQUEST:
@@ -62,7 +62,7 @@ def loud_objects() -> Iterator[Attempt]:
 
 
 def large_pods() -> Iterator[Attempt]:
-    """K2: whatever its size, a pod that asks for GPUs is held, or refused."""
+    """K2: a pod that requests GPUs is gated or refused, whatever its size."""
     for carrier, (_, containers) in CARRIERS.items():
         for size in (300_000, 700_000, 1_000_000, 1_200_000, 1_300_000, 1_350_000):
             for character in (LOUD, "x"):

@@ -1,4 +1,4 @@
-"""T16: reviews that are not the API server's. Any client of the port may ask; it has no effect."""
+"""T16: reviews that are not from the API server. Any client may send them; they have no effect."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Final
 from tests.attacks.attempt import Body, half
 from tests.support.admission import review_body
 
-#: What a caller may not be told, whatever it asks.
+#: Texts that no answer may have.
 SECRETS: Final = ("sesame", "PRIVATE KEY", "Traceback", "kubeconfig", "treasure")
 
 

@@ -1,6 +1,6 @@
-"""T8: choosing one's cards by environment. T9: fields a rule may forget. T13: reaching the host.
+"""T8: choosing cards by environment variables. T9: fields that a rule may omit. T13: host access.
 
-Made from one table: what is bad in a container, and every place where a container can stand.
+They combine forbidden fields of a container with all places in which a pod can have one.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from tests.attacks.stage import BOUND
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 SHARED: Final = ("a fraction", "memory", "milli", "an instance")
-#: What the environment may say: carrier -> entries of `env`.
+#: Environment variables: carrier -> entries of `env`.
 ENVIRONMENTS: Final[dict[str, list[Body]]] = {
     "all": [{"name": VISIBLE, "value": "all"}],
     "indices": [{"name": VISIBLE, "value": "0,1,2,3"}],
@@ -44,7 +44,7 @@ FROM: Final[dict[str, list[Body]]] = {
     "all of a ConfigMap": [{"configMapRef": {"name": "c"}}],
     "all of a Secret": [{"secretRef": {"name": "s"}, "prefix": "NVIDIA_"}],
 }
-#: Bad in any container that shares a card: title -> securityContext.
+#: Forbidden for containers that share a card: title -> securityContext.
 CONTEXTS: Final[dict[str, Body]] = {
     "privileged": {"privileged": True},
     "an unmasked /proc": {"procMount": "Unmasked"},
@@ -66,7 +66,7 @@ BY_POD_SECURITY: Final = 'violates PodSecurity "baseline'
 
 
 def _placed(carrier: str, **fields: Any) -> Iterator[tuple[str, Body]]:
-    """The carrier's pod with a container of these fields in every place that one can have."""
+    """The carrier's pod, with a container of these fields in each possible place."""
     asks = CARRIERS[carrier][1][0]
     bad = container("bad", **fields)
     yield "its container", carried(carrier, "bad", containers=[asks | fields])
@@ -86,7 +86,7 @@ def environments() -> Iterator[Attempt]:
         yield _debugging("T8", f"{title} in an ephemeral container", {"env": entries},
                          may_pass=True, gained=_sees_cards)  # fmt: skip
     for title, sources in FROM.items():
-        # A pod that asks a device plugin learns its card from this variable too: docs/threats.md.
+        # The device plugin sets this variable too: docs/threats.md.
         for carrier in SHARED[:3]:
             for place, body in _placed(carrier, envFrom=sources):
                 yield create("T8", f"{carrier}, {title} in {place}", body, may_pass=True,
@@ -94,7 +94,7 @@ def environments() -> Iterator[Attempt]:
 
 
 def _sees_cards(stored: Body) -> str:
-    """Whether a container may be shown cards by its environment: what it says comes last."""
+    """An error message if a container's environment selects cards; the last value counts."""
     spec = stored["spec"]
     for kind in ("containers", "initContainers", "ephemeralContainers"):
         for each in spec.get(kind, ()):
@@ -136,7 +136,7 @@ def fields() -> Iterator[Attempt]:
 
 
 def _debugging(threat: str, title: str, given: Body, **fields: Any) -> Attempt:
-    """An ephemeral container in the running pod; its right is given to the tenant."""
+    """An ephemeral container in the running pod; the tenant has the right to add one."""
     name = "debug-" + hashlib.sha256(title.encode()).hexdigest()[:8]
     extra = container(name, **given)
     body = {"spec": {"ephemeralContainers": [extra]}}

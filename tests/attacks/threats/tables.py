@@ -1,4 +1,4 @@
-"""The threats of the tables, each with what makes its attempts."""
+"""All threats with the functions that make their attempts."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -16,7 +16,7 @@ from tests.attacks.threats import (
     words,
 )
 
-#: Threats that admission itself must stop: tried once more with the webhook dead.
+#: Threats that admission policies must stop: they are tried again without the webhook.
 IN_PROCESS: Final = ("T3", "T6", "T7", "T8", "T9", "T13", "K2", "K6", "K10", "K20")
 TABLES: Final[dict[str, Callable[[], Iterator[Attempt]]]] = {
     "T1": identity.claims,

@@ -1,4 +1,4 @@
-"""K10: GPUs under names that are not the everyday one, in every place where a pod can ask."""
+"""K10: GPUs under less common names, in every place where a pod can request them."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -8,7 +8,7 @@ from tests.attacks.attempt import HOME, NODES, PODS, Attempt, Body, asking, cont
 from tests.attacks.raw_client import MERGE, STRATEGIC
 from tests.attacks.stage import BOUND, PLAIN
 
-#: Extended resources by which drivers, device plugins and DRA give out GPUs.
+#: Extended resources by which drivers, device plugins and DRA provide GPUs.
 RESOURCES: Final = (
     "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.shared",
     "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1g.24gb.gfx", "nvidia.com/mig-1g.24gb.me.all",
@@ -59,7 +59,7 @@ def _asks(title: str, body: Body) -> Attempt:
 
 
 def _is_unmanaged(stored: Body) -> str:
-    """What an unheld pod has got; a pod that the gate holds is the controller's to judge."""
+    """The GPUs that an ungated pod requests; a gated pod is judged by the controller."""
     spec = stored["spec"]
     gates = [gate["name"] for gate in spec.get("schedulingGates", ())]
     if names.GATE in gates and spec.get("schedulerName") == names.SCHEDULER_NAME:
@@ -77,7 +77,7 @@ def _is_unmanaged(stored: Body) -> str:
 
 
 def _claims() -> Iterator[Attempt]:
-    """Devices by claim: the tenant's role may make claims and templates."""
+    """Devices by claim: the tenant's role may create claims and templates."""
     request = {"exactly": {"deviceClassName": "gpu.nvidia.com", "count": 8}}
     devices = {"devices": {"requests": [{"name": "gpu"} | request]}}
     base = f"/apis/resource.k8s.io/v1/namespaces/{HOME}"

@@ -1,4 +1,4 @@
-"""T3: hostile numbers. T4: asking again after admission. T5: forged decisions."""
+"""T3: hostile numbers. T4: changed requests after admission. T5: forged decisions."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -22,14 +22,14 @@ from tests.attacks.raw_client import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC
 from tests.attacks.stage import BOUND, HELD, PLAIN
 from tests.support.hostile import hostile_counts, hostile_fractions
 
-#: Annotations that say what was decided: written by our programs only.
+#: Annotations with decisions, which only our programs may write.
 DECIDED: Final = {
     names.ANNOTATION_PLAN: f"1 {NODES[0]}",
     names.ANNOTATION_REVOKED: f"{NODES[0]} 1 1",
     names.ANNOTATION_REFUSED: "0 0",
     names.ANNOTATION_CARDS: "0:1000:81920",
 }
-#: Annotations that say what is asked for: written once.
+#: Annotations with requests, which may not change after creation.
 ASKED: Final = {
     FRACTION: "0.8",
     MEMORY: "81920",
@@ -157,7 +157,7 @@ def edits() -> Iterator[Attempt]:
     """T4."""
     for name in (BOUND, HELD):
         for form, build in FORMS.items():
-            # Every word in one form, and the first of each kind in all forms.
+            # All annotations in one form, and the first of each kind in all forms.
             words = DECIDED | ASKED if form == "merge patch" else _firsts()
             for key, value in words.items():
                 word = ONLY_OURS if key in DECIDED else ONCE
