@@ -1,10 +1,10 @@
-"""A hash over what the policy decides, which moves, splits and renames must leave unchanged.
+"""Hashes of the policy's decisions, which refactoring must leave unchanged.
 
 `python -m tests.tools.plan_hash` prints one line per group of cases or clusters. `--check` compares
 them with `plan_hash.txt` beside this file, `--write` stores them there. A commit that changes
 decisions on purpose stores the new hashes and says which cases differ. Decisions (placements,
-evictions, moves, shares) and messages (why the others wait) have hashes of their own, so that a
-change of wording is told from a change of the plan.
+evictions, moves, shares) and messages (why workloads are pending) have separate hashes, to
+distinguish changes of wording from changes of plans.
 """
 
 import argparse
@@ -38,7 +38,7 @@ STORED = Path(__file__).with_suffix(".txt")
 #: Folders of cases, each a group.
 FOLDERS = ("own", "run-ai", "determined")
 _OTHERS = ("demand-weighted", "priority")
-#: Random clusters of each kind: how they are drawn, and how many.
+#: Kinds of random clusters -> their strategy and number.
 CLUSTERS: dict[str, tuple[st.SearchStrategy[Entry], int]] = {
     "simple": (entries(), 250),
     "wide": (wide_entries(), 250),
@@ -58,7 +58,7 @@ class Digest:
         self.decisions, self.messages, self.n = sha256(), sha256(), 0
 
     def add(self, plan: Plan) -> None:
-        """Take one more plan."""
+        """Add a plan."""
         self.decisions.update(repr(list(_decisions(plan))).encode())
         self.messages.update(repr(list(_messages(plan))).encode())
         self.n += 1
@@ -90,7 +90,7 @@ def stored() -> dict[str, str]:
 
 
 def drawn(clusters: st.SearchStrategy[Entry], n: int, start: int = 0) -> list[Entry]:
-    """`n` clusters, drawn from `start`: the same whatever else the tree contains."""
+    """`n` clusters, drawn from the seed `start`, independently of the code under test."""
     found: list[Entry] = []
     _Uniform.start = start
 
@@ -111,10 +111,10 @@ def drawn(clusters: st.SearchStrategy[Entry], n: int, start: int = 0) -> list[En
 
 
 class _Uniform(PrimitiveProvider):
-    """Draws every choice with equal probability.
+    """Draws all choices with equal probability.
 
-    The provider of Hypothesis prefers constants that it finds in the modules under test, by which
-    the same seed would draw other clusters once a number in the code changes.
+    Hypothesis' own provider prefers constants of the modules under test, so the same seed would
+    draw other clusters whenever a number in the code changes.
     """
 
     lifetime = "test_function"
@@ -153,7 +153,7 @@ AVAILABLE_PROVIDERS[_BACKEND] = f"{_Uniform.__module__}.{_Uniform.__name__}"
 
 
 def _plans_of_case(case: Case) -> list[Plan]:
-    """The plan of every cycle of the case; a case that contradicts itself has fewer or none."""
+    """The plans of all cycles of the case; a contradictory case has fewer or none."""
     found: list[Plan] = []
 
     def keep(*args: Any) -> Plan:
@@ -172,7 +172,7 @@ def _plans_of_case(case: Case) -> list[Plan]:
 
 
 def _plans_to_rest(entry: Entry) -> Iterator[Plan]:
-    """The plan of every cycle until nothing changes."""
+    """The plans of all cycles until nothing changes."""
     world = World.of(case_of(entry, "random"))
     for cycle in range(1, 2 * len(world.tasks) + 3):
         outcome: Outcome = run.run_cycle(world, cycle, perf_counter_ns)
@@ -183,7 +183,7 @@ def _plans_to_rest(entry: Entry) -> Iterator[Plan]:
 
 
 def _decisions(plan: Plan) -> Iterator[object]:
-    """Everything that the plan decides, as plain values in the plan's order."""
+    """All decisions of the plan, as plain values in the plan's order."""
     for admission in plan.admissions:
         places = [_place(each) for each in admission.placements]
         yield "admission", admission.workload.key, admission.state, places
@@ -218,7 +218,7 @@ def _place(placement: Placement) -> object:
 
 
 def main(argv: Iterable[str] | None = None) -> int:
-    """Print, store or compare; 1 when something differs."""
+    """Print, store or compare the hashes; returns 1 if any differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.plan_hash", description=__doc__)
     parser.add_argument("--write", action="store_true", help="store the hashes")
     parser.add_argument("--check", action="store_true", help="compare with the stored hashes")

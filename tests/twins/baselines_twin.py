@@ -1,4 +1,4 @@
-"""The Python twin of `baselines.pyx`: the same answers from plain code, to test and to read."""
+"""The Python twin of `baselines.pyx`: the same results from plain code."""
 
 from array import array
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The Python twin of `fragments.pyx`: the same answers from plain code, to test and to read."""
+"""The Python twin of `fragments.pyx`: the same results from plain code."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ Rating = Callable[[int, Sequence[int]], int]
 
 
 def best_place(nodes: "Nodes", demand: "Need", ix: int, rate: Rating) -> tuple[int, int]:
-    """(score, card) of one node; `rate` scores the node for the cards that the pod would get."""
+    """(score, card) of one node; `rate` scores the node for a choice of cards."""
     if not fits(nodes, ix, demand):
         return -1, -1
     need = need_of(nodes, ix, demand)
@@ -67,7 +67,8 @@ def best_place(nodes: "Nodes", demand: "Need", ix: int, rate: Rating) -> tuple[i
 def left_with(
     nodes: "Nodes", demand: "Need", ix: int, taken: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Milli free of each card, and milli-CPU, with the pod on the cards `taken` of the node."""
+    """Free milli of each card, and free milli-CPU, with the pod on the cards `taken` of the
+    node."""
     free = free_of(nodes, ix)
     for at in taken:
         free[at] -= need_of(nodes, ix, demand)
@@ -75,7 +76,8 @@ def left_with(
 
 
 def need_of(nodes: "Nodes", ix: int, demand: "Need") -> int:
-    """Milli wanted of each card of the node; above 1000 where its cards are too small."""
+    """Milli that the demand needs of each card of the node; above 1000 if the cards are too
+    small."""
     if not demand.gpu_memory_mib:
         return demand.milli
     mib = nodes.cards.card_mib[ix]
@@ -96,13 +98,13 @@ def fits(nodes: "Nodes", ix: int, demand: "Need") -> bool:
 
 
 def free_of(nodes: "Nodes", ix: int) -> list[int]:
-    """Milli free of each card of the node."""
+    """Free milli of each card of the node."""
     at = ix * nodes.cards.stride
     return list(nodes.cards.card_free[at : at + nodes.cards.n_cards[ix]])
 
 
 def _waste(typical: "Typical", model: int, free: Sequence[int], cpu: int) -> int:
-    """Fragmentation of a node: the least that the draws leave, summed over all cases."""
+    """Fragmentation of a node: the smallest idle amount of the draws, summed over all cases."""
     left = [_left(typical, t, model, free, cpu) for t in range(len(typical.weight))]
     total = 0
     for least in set(left):
@@ -113,7 +115,7 @@ def _waste(typical: "Typical", model: int, free: Sequence[int], cpu: int) -> int
 
 
 def _left(typical: "Typical", t: int, model: int, free: Sequence[int], cpu: int) -> int:
-    """Idle after one pod of type `t`; where deep, with that after as many as fit."""
+    """Idle milli after one pod of type `t`; if deep, plus that after as many as fit."""
     idle = [max(0, milli) for milli in free]
     devices, need, need_cpu = typical.devices[t], typical.milli[t], typical.cpu_milli[t]
     is_allowed = bool(typical.models[t] & 1 << model)

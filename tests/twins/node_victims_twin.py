@@ -1,4 +1,4 @@
-"""The Python twin of `node_victims.pyx`: sets of victims are lists, and nothing is ever undone."""
+"""The Python twin of `node_victims.pyx`, with lists for sets of victims and without undo."""
 
 from array import array
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ IMPOSSIBLE: Final = 2**63 - 1
 SINGLE: Final = 0
 MOVE: Final = 1
 WHOLE_WORKLOAD: Final = 2
-#: Stands for all that a node has beside its cards.
+#: Stands for all resources of a node besides its cards.
 HOST: Final = -1
 
 Price = tuple[int, int, int]
@@ -23,7 +23,7 @@ Price = tuple[int, int, int]
 
 @dataclass(slots=True, frozen=True)
 class Left:
-    """What a node has free: milli by card, then milli-CPU, MiB, pod slots, and what is counted."""
+    """Free resources of a node: milli by card, milli-CPU, MiB, pod slots, counted resources."""
 
     cards: list[int]
     cpu: int
@@ -34,7 +34,7 @@ class Left:
 
 @dataclass(slots=True, frozen=True)
 class Unit:
-    """Pods of one workload that leave together, what that costs, and what their queue gives."""
+    """Pods of one workload that are evicted together, the cost, and what their queue releases."""
 
     kind: int
     w: int
@@ -50,8 +50,8 @@ class Unit:
 
 
 def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1) -> Price:
-    """What the units cost together, packed as `costs.pxd` says; what is lost is divided by the
-    cards that come free. `n_pods` replaces their number of pods."""
+    """The cost of evicting the units together, packed as in `costs.pxd`; lost work is divided by
+    the number of freed cards. `n_pods` replaces their number of pods."""
 
     def scaled(lost: int) -> int:
         return min(lost // n_cards, 2**52 - 1)
@@ -74,7 +74,7 @@ def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1)
 
 
 def pods_of(units: Sequence[Unit]) -> list[int]:
-    """The pods that leave, in order."""
+    """The evicted pods, in order."""
     return [p for unit in units for p in unit.pods]
 
 
@@ -136,7 +136,7 @@ class NodeVictims:
         return min(most, total)
 
     def victims_on(self, ix: int) -> list[Unit] | None:
-        """The units that leave node `ix`, none where the pod fits; None where no eviction helps."""
+        """The units to evict from node `ix`, none if the pod fits; None if no eviction helps."""
         if not self._takes(ix, self._left(ix, self._removable(ix))):
             return None
         units = self._cleared(ix, is_by_size=False)
@@ -148,7 +148,8 @@ class NodeVictims:
         )
 
     def _cleared(self, ix: int, *, is_by_size: bool) -> list[Unit] | None:
-        """Units after which the pod fits, none needlessly: the cheapest first, or the largest."""
+        """Units whose eviction makes the pod fit, all needed: the cheapest first, or the
+        largest."""
         units: list[Unit] | None = []
         while units is not None and not self._has_cards(ix, self._left(ix, pods_of(units))):
             units = self._with_cheapest_card(ix, units, is_by_size=is_by_size)
@@ -159,8 +160,7 @@ class NodeVictims:
     def _with_cheapest_card(
         self, ix: int, before: list[Unit], *, is_by_size: bool
     ) -> list[Unit] | None:
-        """With the units that free one card more, that which costs least per card that comes
-        free."""
+        """`before` and the units that free one more card at the least cost per freed card."""
         options = []
         for card in range(self.nodes.cards.n_cards[ix]):
             units: list[Unit] | None = before
@@ -177,8 +177,8 @@ class NodeVictims:
     def _with_cheapest(
         self, ix: int, card: int, before: list[Unit], *, is_by_size: bool
     ) -> list[Unit] | None:
-        """With the cheapest unit, or the largest, of those that hold any of the card, or of what
-        the host lacks."""
+        """`before` and the cheapest unit, or the largest, that holds a part of the card, or of a
+        resource that the host lacks."""
         gone = pods_of(before)
         lack = self._lack(ix, card, self._left(ix, gone))
         options = []
@@ -191,7 +191,7 @@ class NodeVictims:
         return [*before, min(options)[3]] if options else None
 
     def _lack(self, ix: int, card: int, left: Left) -> dict[str, int]:
-        """How much the card, or the host, lacks of what."""
+        """How much of each resource the card, or the host, lacks."""
         if card != HOST:
             return {"card": self._need(ix) - left.cards[card]}
         amounts = {
@@ -204,7 +204,7 @@ class NodeVictims:
         return {name: amounts[name] for name in self._lacks(left)}
 
     def _part(self, p: int, card: int, lack: dict[str, int]) -> int:
-        """How much of it the pod holds, in thousandths rounded up."""
+        """The part of the lacking amount that the pod holds, in thousandths, rounded up."""
         n, amounts = len(self.counted_need), self.pods.amounts
         held = {"slots": 1, "cpu": amounts[3 * p + 1], "memory": amounts[3 * p + 2]}
         held |= {str(kind): self.counted_held[p * n + kind] for kind in range(n)}
@@ -213,8 +213,7 @@ class NodeVictims:
         return -(-sum(parts) // len(parts))
 
     def _needed(self, ix: int, units: list[Unit], before: Sequence[Unit], card: int) -> list[Unit]:
-        """Those before, and those of the others that cannot stay, the most expensive asked
-        first."""
+        """`before`, and those of `units` that cannot stay; the most expensive is tried first."""
         tested = list(before)
         while True:
             whole = {unit.w for unit in units if unit.kind == WHOLE_WORKLOAD}
@@ -233,7 +232,7 @@ class NodeVictims:
                 units = rest
 
     def _unit(self, ix: int, p: int, before: Sequence[Unit]) -> Unit | None:
-        """All that leaves the node when pod p does after those before; None where it may not."""
+        """The unit that is evicted with pod `p` after `before`; None if `p` may not be evicted."""
         pods, eligibility, w = self.pods, self.eligibility, self.pods.owner[p]
         if (
             not pods.is_here[p]
@@ -277,7 +276,8 @@ class NodeVictims:
         return self._with_tier(unit, before)
 
     def _with_tier(self, unit: Unit, before: Sequence[Unit]) -> Unit | None:
-        """In the first tier in which its queue is above its floors in something that is given."""
+        """The unit in the first tier in which its queue exceeds its floor in a released
+        resource."""
         path = self._path(unit.w)
         for tier in range(self.eligibility.tiers[self.pods.queue[unit.w]]):
             if not path:
@@ -293,7 +293,7 @@ class NodeVictims:
         return None
 
     def _above(self, tier: int, queue: int, resource: int, before: Sequence[Unit]) -> int:
-        """How much more than its floor a queue has after those before."""
+        """How much a queue holds above its floor after `before`."""
         has, spot = self.pods.has, 3 * queue + resource
         given = [
             unit.amounts[resource]
@@ -310,11 +310,11 @@ class NodeVictims:
         return range(self.pods.start[ix], self.pods.start[ix + 1])
 
     def _removable(self, ix: int) -> list[int]:
-        """The pods of the node that may leave, each asked alone."""
+        """The pods of the node that may be evicted, each considered alone."""
         return [p for p in self._pods_on(ix) if self._unit(ix, p, []) is not None]
 
     def _left(self, ix: int, gone: Collection[int]) -> Left:
-        """What the node has with these pods gone."""
+        """Free resources of the node without these pods."""
         nodes, amounts, n = self.nodes, self.pods.amounts, len(self.counted_need)
         first, held = ix * nodes.cards.stride, self.counted_held
         return Left(
@@ -332,12 +332,12 @@ class NodeVictims:
         )
 
     def _held(self, p: int, card: int) -> int:
-        """The milli of the card that the pod holds."""
+        """Milli of the card that the pod holds."""
         own = range(self.pods.card_start[p], self.pods.card_start[p + 1])
         return sum(self.pods.card_milli[at] for at in own if self.pods.card_ix[at] == card)
 
     def _need(self, ix: int) -> int:
-        """Milli wanted of each card of the node; above 1000 where its cards are too small."""
+        """Milli that the new pod needs of each card; above 1000 if the cards are too small."""
         if self.demand.gpu_memory_mib == 0:
             return self.demand.milli
         mib = self.nodes.cards.card_mib[ix]
@@ -347,16 +347,16 @@ class NodeVictims:
         return self._left(ix, pods_of(units)).cards[card] >= self._need(ix)
 
     def _n_free(self, ix: int, units: Sequence[Unit]) -> int:
-        """How many cards are free enough, at most as many as the new pod wants."""
+        """Number of cards with enough free, at most as many as the new pod requests."""
         cards = self._left(ix, pods_of(units)).cards
         return min(self.demand.devices, sum(milli >= self._need(ix) for milli in cards))
 
     def _takes(self, ix: int, left: Left, count: int = 1) -> bool:
-        """Whether the node, having what is left, takes so many of the pods."""
+        """Whether `count` of the new pods fit on the node with `left` free."""
         return self._has_cards(ix, left, count) and not self._lacks(left, count)
 
     def _has_cards(self, ix: int, left: Left, count: int = 1) -> bool:
-        """Whether its cards do; each serves a pod at most once."""
+        """Whether the cards suffice for `count` pods; a pod uses each card at most once."""
         devices, need = self.demand.devices, self._need(ix)
         if devices == 0 or need > WHOLE:
             return devices == 0
@@ -364,7 +364,7 @@ class NodeVictims:
         return places >= count * devices
 
     def _lacks(self, left: Left, count: int = 1) -> set[str]:
-        """What is too little of all else: slots, cpu, memory, or the number of a counted kind."""
+        """Resources besides cards that do not suffice: slots, cpu, memory, counted resources."""
         demand = self.demand
         short = {
             "slots": left.slots < count,

@@ -1,4 +1,4 @@
-"""The Python twin of `nodes.pyx`: the same answers from plain code, for tests and for reading."""
+"""The Python twin of `nodes.pyx`: the same results from plain code."""
 
 from array import array
 from typing import TYPE_CHECKING, Final
@@ -54,7 +54,7 @@ def pick_cards(cards: "Cards", ix: int, demand: "Need", rule: int) -> list[int]:
 def count_room(
     nodes: "Nodes", demand: "Need", candidates: "array[int]", most: int, out: "array[int]"
 ) -> None:
-    """As `nodes.count_room`: found by trying one more each time."""
+    """As `nodes.count_room`, found by trying one more pod each time."""
     for at, ix in enumerate(candidates):
         out[at] = 0
         while out[at] < most and _takes(nodes, demand, ix, out[at] + 1):
@@ -62,7 +62,7 @@ def count_room(
 
 
 def _rate(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
-    """The node's score for `demand` with everything that it must have, or -1."""
+    """The node's score for `demand`, or -1 if it does not fit."""
     if not _host_fits(nodes, ix, demand):
         return -1
     if demand.devices == 0:
@@ -73,7 +73,7 @@ def _rate(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
 
 
 def _takes(nodes: "Nodes", demand: "Need", ix: int, count: int) -> bool:
-    """Whether the node has what `count` pods need together, each of its cards once a pod."""
+    """Whether `count` pods fit on the node together; a pod uses each card at most once."""
     need = _need(nodes.cards, ix, demand)
     free = _free(nodes.cards, ix) if need <= WHOLE else ()
     slots = sum(min(count, max(0, milli) // need) for milli in free) if demand.devices else 0
@@ -91,7 +91,8 @@ def _free(cards: "Cards", ix: int) -> "array[int]":
 
 
 def _need(cards: "Cards", ix: int, demand: "Need") -> int:
-    """Milli wanted of each card of the node; above 1000 where its cards are too small."""
+    """Milli that the demand needs of each card of the node; above 1000 if the cards are too
+    small."""
     if demand.gpu_memory_mib == 0:
         return demand.milli
     if cards.card_mib[ix] <= 0:
@@ -114,7 +115,7 @@ def _host_fits(nodes: "Nodes", ix: int, demand: "Need") -> bool:
 
 
 def _host_score(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
-    """0..1_000_000: nodes without cards first, then by what is used of CPU and memory."""
+    """0..1_000_000: nodes without cards first, then by used CPU and memory."""
     worse = 0 if nodes.cards.n_cards[ix] > 0 else BEST_SCORE // 2
     if rule == FIRST_FIT:
         return worse
@@ -130,7 +131,7 @@ def _host_score(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
 
 
 def _score(cards: "Cards", ix: int, demand: "Need", rule: int) -> int:
-    """0..1_000_000 of a node that fits; the meaning is at `nodes.score_nodes`."""
+    """The score of a node that fits, 0..1_000_000, as in `nodes.score_nodes`."""
     free, need = _free(cards, ix), _need(cards, ix, demand)
     capacity, devices = cards.capacity_milli[ix], demand.devices
     idle = sum(milli for milli in free if milli > 0)

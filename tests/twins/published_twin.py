@@ -1,4 +1,4 @@
-"""The Python twin of `published.pyx`: typical pods are sorted by what they lack, and added up."""
+"""The Python twin of `published.pyx`: sums of typical pods, grouped by the resource they lack."""
 
 import math
 from array import array
@@ -42,7 +42,7 @@ def score_nodes(
 
 
 def _waste(published: "Published", model: int, free: Sequence[int], cpu: int) -> float:
-    """Milli that typical pods can't use, in doubles."""
+    """Milli that typical pods cannot use, in doubles."""
     parts: dict[str, list[float]] = {lack: [] for lack in _LACKS}
     idle = [max(0, milli) for milli in free]
     for t, share in enumerate(published.share):
@@ -63,7 +63,7 @@ def _waste(published: "Published", model: int, free: Sequence[int], cpu: int) ->
 
 
 def _added(terms: Iterable[float]) -> float:
-    """One after the other, rounded each time; newer versions of `sum` round once."""
+    """The sum, rounded after each term; `sum` of newer Pythons rounds only once."""
     total = 0.0
     for term in terms:
         total += term

@@ -1,4 +1,4 @@
-"""The Python twin of `shares.pyx`: the same division from plain code, for tests and for reading."""
+"""The Python twin of `shares.pyx`: the same division from plain code."""
 
 from array import array
 from typing import Final

@@ -1,4 +1,4 @@
-"""The Python twin of `sums.pyx`: what is idle, and what queues could give."""
+"""The Python twin of `sums.pyx`: sums of idle resources, and of what queues could release."""
 
 from array import array
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""The pages of docs/reference, generated from the code they describe."""
+"""The pages of docs/reference, generated from the code that they describe."""

@@ -1,4 +1,4 @@
-"""docs/reference/commands.md: every command with its options, from the commands themselves."""
+"""docs/reference/commands.md: all commands with their options, from the commands themselves."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ One program, `ballast`; as a plugin of kubectl it is called `kubectl ballast`.
 [Questions](../questions.md), [simulation](../simulate.md) and [installing](../install.md) describe
 the answers.
 """
-#: The width that help texts are wrapped to, whatever the terminal is.
+#: Width of help texts, independent of the terminal.
 _WIDTH = 96
 
 

@@ -1,4 +1,4 @@
-"""docs/reference/kinds.md: every field of our kinds, from the schemas of their definitions."""
+"""docs/reference/kinds.md: all fields of our kinds, from the schemas of their CRDs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ def _section(definition: Definition) -> str:
 
 
 def _fields(body: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every field below spec and status with its path, parents first."""
+    """All fields below spec and status with their paths, parents first."""
     for name, field in body.get("properties", {}).items():
         if not path and name not in ("spec", "status"):
             continue

@@ -1,4 +1,5 @@
-"""docs/reference/labels.md: every name of ours on objects, from `extender.api.names`."""
+"""docs/reference/labels.md: Ballast's labels, annotations and other names on objects, from
+`extender.api.names`."""
 
 import re
 from pathlib import Path

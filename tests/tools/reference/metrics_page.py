@@ -1,6 +1,6 @@
-"""docs/reference/metrics.md: every metric of our programs, from the registry they fill.
+"""docs/reference/metrics.md: all metrics of our programs, from the default registry.
 
-Each server of the webhooks has a registry to itself, so their metrics are read from the source.
+Each server of the webhooks has its own registry, so their metrics are read from the source.
 """
 
 import ast
@@ -26,7 +26,7 @@ of them to watch, and the alerts on them, stand in [operations](../operations.md
 _PACKAGES = ("extender", "webhooks", "gpu_shim")
 _OWN_REGISTRIES = Path(__file__).parents[3] / "webhooks"
 _KINDS = {"Gauge": "gauge", "Histogram": "histogram"}
-#: Modules that do something when they are imported.
+#: Modules that run a program when they are imported.
 _PROGRAMS = "__main__"
 
 
@@ -49,7 +49,7 @@ def page() -> str:
 
 
 def _rows_in_source(folder: Path) -> Iterator[str]:
-    """A row for each call with a metric's name, its meaning and, after that, its labels."""
+    """A row for each call with a metric's name, its description and its labels."""
     for module in sorted(folder.rglob("*.py")):
         for call in ast.walk(ast.parse(module.read_text("utf-8"))):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):

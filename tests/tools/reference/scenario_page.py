@@ -1,4 +1,4 @@
-"""docs/reference/scenario.md: every field of a scenario file, from the model that reads it."""
+"""docs/reference/scenario.md: all fields of a scenario file, from the model that reads it."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class StaleTextsError(Exception):
 
 
 def page() -> str:
-    """The page's text; raises StaleTextsError where a field has no text, or a text no field."""
+    """The page's text; raises StaleTextsError if a field has no text, or a text no field."""
     kinds = list(_kinds(Case, []))
     names = {kind.__name__ for kind in kinds}
     if superfluous := sorted(TEXTS.keys() - names):
@@ -44,7 +44,7 @@ def page() -> str:
 
 
 def _kinds(kind: type[msgspec.Struct], seen: list[type]) -> Iterator[type[msgspec.Struct]]:
-    """The Structs of a file, each once, a parent before its parts."""
+    """The Structs of a file, each once, parents first."""
     if kind in seen:
         return
     seen.append(kind)

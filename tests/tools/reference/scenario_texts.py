@@ -1,6 +1,6 @@
-"""What the fields of a scenario file mean, for docs/reference/scenario.md: Struct -> field -> text.
+"""Descriptions of a scenario file's fields for docs/reference/scenario.md: Struct -> field -> text.
 
-A field that is in the model and not here fails the generation, as does the reverse.
+The generation fails if the model and the texts have different fields.
 """
 
 from collections.abc import Mapping
