@@ -1,4 +1,4 @@
-"""The command line: what it offers, and how it says no."""
+"""The command line: its commands, and how it refuses."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The table of folders in docs/development.md names every package and each folder of tests."""
+"""The table of folders in docs/development.md names all packages and folders of tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""tests/field_review.md names a test for every finding; here each of them is looked up."""
+"""tests/field_review.md names a test for every finding; all of them exist."""
 
 import re
 from pathlib import Path

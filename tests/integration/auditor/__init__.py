@@ -1,1 +1,1 @@
-"""The auditor on a real API server, with a writer that commits faults on purpose."""
+"""The auditor on a real API server, with a writer that injects faults."""

@@ -1,4 +1,4 @@
-"""A writer and an audit of what it does. The audit is expected to fail, so it is not `audited`."""
+"""A writer, and an audit of its writes that is expected to fail, so it is not `audited`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each fault that a part of Ballast could commit, committed for real, turns the audit red."""
+"""The auditor detects each fault that a part of Ballast could commit."""
 
 import pytest
 

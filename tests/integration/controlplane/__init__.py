@@ -1,1 +1,1 @@
-"""The control plane fixture itself: it is real, it is empty, it survives faults, it ends."""
+"""The control plane fixture: it is real and empty, survives faults, and ends."""

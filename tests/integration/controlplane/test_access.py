@@ -1,4 +1,4 @@
-"""Access by role, and that it is audited."""
+"""Access by role, and the audit log."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""kube-scheduler and kwok on top: pods are placed, run, end and go away."""
+"""kube-scheduler and kwok: pods are placed, run, end and are removed."""
 
 import json
 

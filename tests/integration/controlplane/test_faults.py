@@ -1,4 +1,4 @@
-"""Components can be killed, frozen and started again, and none outlives its run."""
+"""Components can be killed, frozen and restarted, and none outlives its run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every test gets an empty API server, whatever the one before left behind."""
+"""Every test gets an empty API server, whatever the previous one left."""
 
 import json
 

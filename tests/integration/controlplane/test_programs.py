@@ -1,4 +1,4 @@
-"""Where the programs come from, and what kube-scheduler is told: no process is needed for these."""
+"""The sources of the programs, and kube-scheduler's configuration; without processes."""
 
 import json
 import shutil

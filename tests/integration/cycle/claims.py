@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims of team-a, and work that names them."""
+"""PersistentVolumeClaims of team-a, and pods that use them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Disruption budgets and long graces of a borrower's own, with real everything."""
+"""A borrower with disruption budgets and long grace periods, on a real control plane."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of queues, groups and nodes, and of which generation a status speaks."""
+"""The columns of `kubectl get`, and the generation that a status is for."""
 
 import re
 from collections.abc import AsyncIterator

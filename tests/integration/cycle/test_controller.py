@@ -1,4 +1,4 @@
-"""The controller with real everything: what is decided, written, mended and told."""
+"""The controller on a real control plane: decisions, writes, repairs and reports."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Nodes are emptied on a real control plane: work moves together, and no pod is lost."""
+"""Nodes are emptied on a real control plane: pods are moved together, and none is lost."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Evictions under way: their beneficiary goes, or other projects need the controller meanwhile."""
+"""Evictions in progress while the preemptor is deleted or other projects need the controller."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Figures of projects on /metrics, while one takes back what the other borrowed."""
+"""Metrics of projects while one reclaims GPUs that the other borrowed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Gangs of two roles with sub-groups that only their pods state, from the first pod to the last."""
+"""Gangs with two sub-groups that only their pods state, from the first pod to the last."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pods that hold cards without a row, on the real control plane."""
+"""Pods that hold cards without a row, on a real control plane."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Moves that a leader left half way: the next one finishes them, or frees what they keep."""
+"""Moves that a leader left unfinished: the next one completes them, or frees their rows."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The controller labels the namespaces of projects, and guards follow the label."""
+"""The controller labels namespaces of projects, and admission policies follow the label."""
 
 import json
 import subprocess

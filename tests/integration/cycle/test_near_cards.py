@@ -1,4 +1,4 @@
-"""Labels of a real Node decide which of its cards a pod gets."""
+"""The labels of a real Node determine which of its cards a pod gets."""
 
 from collections.abc import AsyncIterator
 

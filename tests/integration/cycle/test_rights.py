@@ -1,4 +1,4 @@
-"""What the controller checks itself, with no webhook installed, on the real control plane."""
+"""The controller's own checks, without webhooks, on a real control plane."""
 
 from collections.abc import AsyncIterator
 from typing import Any

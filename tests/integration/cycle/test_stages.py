@@ -1,4 +1,4 @@
-"""Every action of a cycle on a real control plane: pods are moved, evicted or taken down."""
+"""Every action of a cycle on a real control plane: pods are moved and evicted."""
 
 from collections.abc import AsyncIterator
 from typing import Any

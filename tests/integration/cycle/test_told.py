@@ -1,4 +1,4 @@
-"""What tenants see of their pods with `kubectl describe`, on real everything."""
+"""What tenants see with `kubectl describe` of their pods, on a real control plane."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The stage of the controller's tests: everything running, two projects of one department."""
+"""The stage of the controller's tests: all programs, and two projects of one department."""
 
 import asyncio
 import http.client

@@ -1,1 +1,1 @@
-"""The dispatcher on real control planes, with Kueue itself."""
+"""The dispatcher on real control planes, with a real Kueue."""

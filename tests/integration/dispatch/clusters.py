@@ -1,4 +1,4 @@
-"""A manager cluster and two workers, each a control plane with Kueue; Ballast on the workers."""
+"""A manager cluster and two workers, each a control plane with Kueue; the workers have Ballast."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The stage of the fault tests: a small cluster with room for one gang of eight and some halves."""
+"""The stage of the fault tests: a small cluster with room for a gang of eight and some halves."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""etcd is restored from an older copy while every other program keeps running."""
+"""etcd is restored from an older copy while all other programs keep running."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""The native libraries and the fake driver, built once, and a scene for each test."""
+"""Fixtures: the native libraries and the fake driver, built once, and a scene for each test."""
 
 import fcntl
 import shutil

@@ -1,4 +1,4 @@
-"""Containers without a container runtime: a folder each, and programs that run in its view."""
+"""Containers without a container runtime: a folder each, and programs that see it as their root."""
 
 import asyncio
 import contextlib

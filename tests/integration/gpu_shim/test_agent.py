@@ -1,4 +1,4 @@
-"""The agent as a program: a GpuNode on one side, containers on the other."""
+"""The node agent as a program, between a GpuNode and containers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Folders that containers have mounted, while the rows of their pods come and go."""
+"""Folders that containers have mounted, while rows of their pods are added and removed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long programs waited for their turn, as the agent tells it."""
+"""The agent's metrics of how long programs waited for a card."""
 
 from gpu_shim.agent.waits import Waits
 from tests.integration.gpu_shim.conftest import LEASE_NS

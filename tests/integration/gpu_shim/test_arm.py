@@ -1,4 +1,4 @@
-"""The libraries on aarch64: cross-compiled, and run in an emulator of user programs."""
+"""The libraries on aarch64: cross-compiled, and run in a user-mode emulator."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""What the driver says against what the tables say."""
+"""The driver's figures compared with the tables."""
 
 import os
 import shutil

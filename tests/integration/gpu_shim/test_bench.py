@@ -1,4 +1,4 @@
-"""The figures' program, on the fake driver: what it would tell of a real card is what happened."""
+"""The figures' program on the fake driver: it reports what happened on the card."""
 
 import json
 import subprocess

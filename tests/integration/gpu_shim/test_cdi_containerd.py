@@ -1,4 +1,4 @@
-"""Cards delivered by CDI on a real containerd: by the kind that the node's specification has."""
+"""Cards delivered by CDI on a real containerd, by the kind in the node's CDI specification."""
 
 import json
 from pathlib import Path

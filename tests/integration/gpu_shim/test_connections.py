@@ -1,4 +1,4 @@
-"""What a process may send: nothing it says harms another process."""
+"""Messages of a process cannot harm another process."""
 
 import asyncio
 import contextlib

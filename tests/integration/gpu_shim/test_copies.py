@@ -1,4 +1,4 @@
-"""Copies within the card and fills wait for their turn as kernels do; small ones do not."""
+"""Copies within the card and fills wait for the card as kernels do; small ones do not."""
 
 from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import UUID

@@ -1,4 +1,4 @@
-"""The arbiter's thread: it carries out plans as they were made, and never anything else."""
+"""The arbiter's thread executes plans exactly as they were made."""
 
 import contextlib
 import ctypes

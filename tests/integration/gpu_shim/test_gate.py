@@ -1,4 +1,4 @@
-"""Shares of time on real processes: the virtual card's log says who ran when."""
+"""Shares of compute time on real processes, from the virtual card's log."""
 
 import asyncio
 import math

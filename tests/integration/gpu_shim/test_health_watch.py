@@ -1,4 +1,4 @@
-"""Errors, silence and recovery of a card, from the fake driver to what the agent says of it."""
+"""Errors, silence and recovery of a card, from the fake driver to the agent's report."""
 
 import asyncio
 import contextlib

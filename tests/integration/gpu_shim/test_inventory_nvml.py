@@ -1,4 +1,4 @@
-"""Cards, processes and errors, as NVIDIA's binding tells them of the fake driver."""
+"""Cards, processes and errors, read from the fake driver by NVIDIA's binding."""
 
 import os
 import shutil

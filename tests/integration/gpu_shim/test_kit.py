@@ -1,4 +1,4 @@
-"""The kit for a GPU machine, as a folder of its own, on the fake driver."""
+"""The kit for a GPU machine, in its own folder, on the fake driver."""
 
 import json
 import os

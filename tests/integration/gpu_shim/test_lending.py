@@ -1,4 +1,4 @@
-"""Memory above the request, on a real containerd: lent, refused, and free for a pod that comes."""
+"""Memory above the request, on a real containerd: lent, refused, and returned for a new pod."""
 
 import asyncio
 import contextlib

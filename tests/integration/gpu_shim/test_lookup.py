@@ -1,4 +1,4 @@
-"""However a program finds the driver's functions, it finds ours, and notices nothing else."""
+"""Every way in which a program looks up the driver's functions finds ours, without side effects."""
 
 import re
 import subprocess

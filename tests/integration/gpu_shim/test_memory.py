@@ -1,4 +1,4 @@
-"""The memory cap: exact over every way to allocate and over all processes of a container."""
+"""The memory cap is exact for all ways to allocate and all processes of a container."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The NRI plugin on a real containerd: what containers see, and what happens when it restarts."""
+"""The NRI plugin on a real containerd: what containers see, and restarts of the plugin."""
 
 import asyncio
 import contextlib

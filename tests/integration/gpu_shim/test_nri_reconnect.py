@@ -1,4 +1,4 @@
-"""A runtime that comes late, restarts, refuses and talks nonsense: the plugin comes back to it."""
+"""The plugin reconnects to a runtime that starts late, restarts, refuses or sends nonsense."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Programs that hardware is unkind to: long kernels, kernels that wait, collectives, captures."""
+"""Difficult programs: long kernels, kernels that wait, collectives, captures."""
 
 import asyncio
 import os

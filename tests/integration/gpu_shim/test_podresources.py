@@ -1,4 +1,4 @@
-"""Kubelet's PodResources API, served here as kubelet serves it, and what is made of it."""
+"""Kubelet's PodResources API, served as by kubelet, and how the agent uses it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The memory table under threads and the client under noise, with tools that see more."""
+"""The memory table under threads and the client under noise, with sanitizers."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Cases on real processes: the command, the arbiter, the native library and workers."""
+"""Case files on real processes: the command, the arbiter, the native library and workers."""
 
 from pathlib import Path
 

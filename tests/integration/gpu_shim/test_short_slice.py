@@ -1,4 +1,4 @@
-"""Threads of ours that others wait for: the scheduler lets them run as soon as they are woken."""
+"""Threads that others wait for get a short scheduler slice, so that they run once woken."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""A short run of the soak; `python -m tests.integration.gpu_shim.soak --hours 24` is long."""
+"""A short run of the soak; `python -m tests.integration.gpu_shim.soak --hours 24` is a long one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The libraries in a program that valgrind watches."""
+"""The libraries in a program under valgrind."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The API server with one project that owns the test's namespace."""
+"""The API server with one project that lists the test's namespace."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Objects in a real API server for the extender to act on, and extenders that watch it."""
+"""Objects in a real API server for the extender, and extenders that watch it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""bind and filter against a real API server: once, by UID, whatever happens in between."""
+"""bind and filter on a real API server: a pod is bound once, by UID, under all conditions."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A cluster on which an inference service of team-a and work of team-b meet."""
+"""A cluster with an inference service of team-a and workloads of team-b."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

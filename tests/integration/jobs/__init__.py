@@ -1,1 +1,1 @@
-"""Controllers of other projects that create gangs, beside everything of ours."""
+"""Controllers of other projects that create gangs, together with all programs of Ballast."""

@@ -1,4 +1,4 @@
-"""A cluster with the policies, and the controllers of other projects' jobs where they are built."""
+"""A cluster with the policies, and other projects' job controllers if they are built."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

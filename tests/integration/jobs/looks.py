@@ -1,4 +1,4 @@
-"""What the tests of jobs see in team-a's namespace, and do there as a user or a kubelet would."""
+"""Reads and changes team-a's namespace as a user or a kubelet would, for the tests of jobs."""
 
 import json
 from typing import Any

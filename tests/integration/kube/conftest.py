@@ -1,4 +1,4 @@
-"""Clients of the real API server, and short names for what these tests create."""
+"""Clients of the real API server, and short names for the tests' objects."""
 
 from collections.abc import AsyncIterator
 

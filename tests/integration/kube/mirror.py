@@ -1,4 +1,4 @@
-"""A listener that keeps what a reflector tells it, and fails when it is told nonsense."""
+"""A listener that stores the events of a reflector, and fails on inconsistent ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What the API server says when it is sick: answers that a healthy one never gives."""
+"""Answers of a faulty API server, which a healthy one never gives."""
 
 import asyncio
 from collections.abc import AsyncIterator

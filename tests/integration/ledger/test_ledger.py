@@ -1,4 +1,4 @@
-"""The ledger against a real API server: concurrent writers, lost answers, gangs taken back."""
+"""The ledger on a real API server: concurrent writers, lost answers, gangs that are rolled back."""
 
 import asyncio
 import json

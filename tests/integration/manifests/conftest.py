@@ -1,4 +1,4 @@
-"""Kinds of other projects that our manifests use."""
+"""CRDs of other projects that our manifests use."""
 
 from pathlib import Path
 

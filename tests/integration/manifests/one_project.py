@@ -1,4 +1,4 @@
-"""One project on a few nodes, and what schedules on them, for tests of the manifests."""
+"""One project on a few nodes with its scheduler, for tests of the manifests."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The Helm chart: Helm makes of it what kustomize makes of the overlays, and installs it."""
+"""The Helm chart renders the same objects as the overlays, and can be installed."""
 
 import json
 import os

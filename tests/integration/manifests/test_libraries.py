@@ -1,4 +1,4 @@
-"""The node's libraries of the image: the same sources give the same bytes, wherever they lie."""
+"""The image's libraries for nodes: the same sources give the same bytes, in any folder."""
 
 import hashlib
 import shutil

@@ -1,4 +1,4 @@
-"""docs/versions.md on a real API server: from v1alpha1 to v1beta1 and back, with objects stored."""
+"""docs/versions.md on a real API server: from v1alpha1 to v1beta1 and back, with stored objects."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Every overlay on a real API server: understood, without a warning, and its pods admitted."""
+"""Every overlay on a real API server: accepted without a warning, and its pods admitted."""
 
 import base64
 import json

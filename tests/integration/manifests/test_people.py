@@ -1,4 +1,4 @@
-"""What people with Kubernetes' own roles may do with our kinds, and that the examples work."""
+"""Rights of users with Kubernetes' own roles on our kinds, and the examples."""
 
 import subprocess
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rights that only rare events need, used for once, so that the comparison at the end sees them."""
+"""Uses rights that only rare events need, so that the final comparison of rights sees them."""
 
 import asyncio
 import base64

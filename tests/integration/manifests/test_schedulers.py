@@ -1,4 +1,4 @@
-"""Our kube-scheduler as shipped under its own account, and the one that a cluster has already."""
+"""Our kube-scheduler as shipped, with its own account, beside the cluster's own."""
 
 import subprocess
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Uninstalling, word for word as docs/install.md says, with work running and waiting."""
+"""Uninstalling exactly as in docs/install.md, with running and pending pods."""
 
 import base64
 import re

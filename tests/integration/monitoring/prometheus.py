@@ -1,4 +1,4 @@
-"""Debian's Prometheus and Alertmanager as processes on loopback, and our rules in their files."""
+"""Debian's Prometheus and Alertmanager as processes on loopback, with our rules."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Every rule in Debian's promtool: it is understood, fires where it should, and only there."""
+"""Every rule in Debian's promtool: it is valid and fires exactly when it should."""
 
 import re
 import subprocess

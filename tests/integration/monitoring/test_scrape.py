@@ -1,4 +1,4 @@
-"""A running installation, scraped by Debian's Prometheus: every rule and board has its data."""
+"""A running installation, scraped by Debian's Prometheus: all rules and dashboards have data."""
 
 import asyncio
 import re

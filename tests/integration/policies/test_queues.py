@@ -1,4 +1,4 @@
-"""Queues in use are not deleted by accident: the shipped policy on a real API server."""
+"""Queues in use cannot be deleted by accident: the shipped policy on a real API server."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The usage books on the real control plane, beside an integral over etcd's revisions."""
+"""GpuUsages on a real control plane, compared with an integral over etcd's revisions."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A project that has used its GPU-hours of the month, on the real control plane."""
+"""A project that has used its GPU-hours of the month, on a real control plane."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Questions of tenants and administrators, answered through the real API server."""
+"""Queries of tenants and administrators, answered through the real API server."""
 
 import asyncio
 import json

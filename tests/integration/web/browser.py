@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window: the document after scripts have run, and screenshots."""
+"""Debian's headless Chromium: the document after scripts have run, and screenshots."""
 
 import shutil
 import subprocess

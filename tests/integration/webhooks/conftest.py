@@ -1,4 +1,4 @@
-"""The webhooks as they are installed: own account, own certificate, the shipped rules."""
+"""The webhooks as installed: own account, own certificate, the shipped rules."""
 
 import re
 import ssl

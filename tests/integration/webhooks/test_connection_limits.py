@@ -1,4 +1,4 @@
-"""Connections that say nothing, say it slowly, or come in hundreds."""
+"""Connections that send nothing, send slowly, or arrive in hundreds."""
 
 import asyncio
 import ssl

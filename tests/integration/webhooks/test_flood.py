@@ -1,4 +1,4 @@
-"""A flood of large pods: however busy the webhook is, no GPU pod passes it by."""
+"""A flood of large pods: no GPU pod bypasses the webhook, however busy it is."""
 
 import contextlib
 import statistics

@@ -1,4 +1,4 @@
-"""Stock Jobs, everything running: an eviction by Ballast does not make them fail."""
+"""Plain Jobs with all programs: an eviction by Ballast does not make them fail."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Our kinds through the real API server: what the Structs say is stored, what is wrong refused."""
+"""Our kinds on the real API server: valid objects are stored, invalid ones refused."""
 
 import json
 from typing import Any

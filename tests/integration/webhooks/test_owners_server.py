@@ -1,4 +1,4 @@
-"""The server by itself, with owners that are read: what a review says, and how long it waits."""
+"""The webhook server with owners: what a review answers, and how long it waits for owners."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The HTTPS server by itself: what it answers to good, bad and abusive requests."""
+"""The HTTPS server alone: its answers to valid, invalid and abusive requests."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Our own kinds through the real API server, with the webhook as installed: kubectl's own words."""
+"""Our kinds on the real API server, with the webhook as installed: what kubectl shows."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""How much memory a claim gets of a card that several claims share.
+"""How much memory of a shared card a claim gets.
 
 The expected figures are those of kube-scheduler 1.36 (`consumable_capacity.go`).
 """

@@ -1,4 +1,4 @@
-"""The committed CRDs are the generated ones, and what is generated is structural."""
+"""The committed CRDs are as generated, and the generated ones are structural."""
 
 from collections.abc import Iterator
 from pathlib import Path

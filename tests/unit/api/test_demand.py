@@ -1,4 +1,4 @@
-"""What a pod asks for: every way of saying it, and every way of saying it wrong."""
+"""The GPU request of a pod: all valid forms, and all errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""docs/versions.md lists each field of a row that a release may lack: such a release loses it."""
+"""docs/versions.md lists the fields of a row that an older release lacks and so loses."""
 
 from pathlib import Path
 from typing import Final

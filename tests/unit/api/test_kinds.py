@@ -1,4 +1,4 @@
-"""How our kinds look as JSON, where that decides what the API server keeps."""
+"""The JSON form of our kinds, where it determines what the API server stores."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Names that Kubernetes must accept, and tables that must agree with each other."""
+"""Names are valid in Kubernetes, and tables of names agree."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""docs/reasons.md has a row for every reason, and tells what helps."""
+"""docs/reasons.md has a row for every reason, with its help."""
 
 from pathlib import Path
 

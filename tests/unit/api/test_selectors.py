@@ -1,4 +1,4 @@
-"""Requirements of selectors, as Kubernetes has them."""
+"""Requirements of selectors, as in Kubernetes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Text to integers: what is accepted, exactly, and that nothing else is; and ages."""
+"""Parsing of numbers: exactly the accepted texts, and nothing else; and ages."""
 
 from datetime import UTC, datetime, timedelta
 

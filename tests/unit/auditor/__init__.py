@@ -1,1 +1,1 @@
-"""The auditor's judge, on histories made by hand."""
+"""The auditor's judge, on histories that the tests write."""

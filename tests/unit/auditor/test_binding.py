@@ -1,4 +1,4 @@
-"""B1, B2, B3: node and cards arrive once, together, on a healthy place."""
+"""B1, B2, B3: node and cards are set once, together, on a healthy node."""
 
 from tests.support.auditor import Limits
 from tests.unit.auditor.story import Story

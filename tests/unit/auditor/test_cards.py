@@ -1,4 +1,4 @@
-"""A1, A2, A5: no card is given away twice."""
+"""A1, A2, A5: no card is allocated twice."""
 
 from tests.unit.auditor.story import Story, parse
 

@@ -1,4 +1,4 @@
-"""The live auditor reads deletions, keeps what the clock finds, and fails the tests it audits."""
+"""The live auditor reads deletions, reports timed violations, and fails the tests it audits."""
 
 import asyncio
 import base64

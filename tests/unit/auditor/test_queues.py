@@ -1,4 +1,4 @@
-"""Q1, Q2, Q4: quotas of non-preemptible work, and reports that are true."""
+"""Q1, Q2, Q4: quotas of non-preemptible pods, and correct reports."""
 
 from typing import Any
 

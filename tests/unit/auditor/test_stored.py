@@ -1,4 +1,4 @@
-"""Reading what kube-apiserver stores: a pod written by hand in protobuf's wire format."""
+"""Decoding of stored objects: a pod in protobuf's wire format."""
 
 import json
 

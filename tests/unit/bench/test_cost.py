@@ -1,4 +1,4 @@
-"""Figures of cost are of the run that was measured, and of whole lines."""
+"""Figures of cost cover only the measured run, and complete lines."""
 
 import json
 import os

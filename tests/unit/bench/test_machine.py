@@ -1,4 +1,4 @@
-"""What other programs used is told apart from what the benchmark and its children used."""
+"""CPU use of other programs is separated from that of the benchmark and its children."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""How commands ask the API server, and what they say where it does not know what they ask for."""
+"""Requests of commands to the API server, and messages for unknown kinds."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Wrong usage: exit code 2 and what is accepted, before any cluster is asked."""
+"""Wrong usage: exit code 2 and a message, without any request to a cluster."""
 
 import pytest
 from click.testing import CliRunner

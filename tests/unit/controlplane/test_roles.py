@@ -1,4 +1,4 @@
-"""Roles that a controller adds up, before and after it has."""
+"""Aggregated roles, before and after their aggregation."""
 
 from typing import Any
 

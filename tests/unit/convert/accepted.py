@@ -1,4 +1,4 @@
-"""Whether what was converted is accepted by our kinds and by Kubernetes' own shapes."""
+"""Checks converted objects against our kinds and Kubernetes' own types."""
 
 import functools
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Files of which nothing, or not everything, can be converted, as the command tells them."""
+"""Files that cannot be converted, or only in part, and the command's messages."""
 
 from pathlib import Path
 

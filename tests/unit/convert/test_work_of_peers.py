@@ -1,4 +1,4 @@
-"""Work of peers as Jobs, groups and annotations of ours."""
+"""Workloads of other schedulers as Jobs, groups and annotations of Ballast."""
 
 import msgspec
 import pytest

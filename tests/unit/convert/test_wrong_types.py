@@ -1,4 +1,4 @@
-"""Objects of peers with nulls and wrong types: converted, or refused by object and field."""
+"""Peers' objects with nulls and wrong types: converted, or refused with object and field."""
 
 import copy
 import re

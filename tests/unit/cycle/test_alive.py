@@ -1,4 +1,4 @@
-"""A decision that hangs ends the process: its kubelet asks `/healthz`."""
+"""A decision that hangs ends the process: kubelet checks `/healthz`."""
 
 import time
 from unittest.mock import create_autospec

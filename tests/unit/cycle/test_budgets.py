@@ -1,4 +1,4 @@
-"""What projects say of their budgets of GPU-hours."""
+"""Conditions of projects about their GPU-hour budgets."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Only pods whose rows are in the ledger go, and a gang's rows are one change."""
+"""Pods are released only once their rows are in the ledger; a gang's rows are one change."""
 
 from typing import Any
 from unittest.mock import create_autospec

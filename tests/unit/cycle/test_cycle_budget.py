@@ -1,4 +1,4 @@
-"""A cycle's budget is CPU time of its stages, so that a busy machine cuts no cycle to nothing."""
+"""A cycle's budget is CPU time of its stages, so a busy machine does not shorten cycles."""
 
 import time
 

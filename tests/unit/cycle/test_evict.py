@@ -1,4 +1,4 @@
-"""Evictions beside the cycle: their order, what drops them, and what the model shows meanwhile."""
+"""Evictions beside the cycle: their order, when they are dropped, and the model meanwhile."""
 
 import asyncio
 from dataclasses import dataclass, field

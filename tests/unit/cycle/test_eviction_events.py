@@ -1,4 +1,4 @@
-"""What a victim and its beneficiary are told: names within a project, figures across projects."""
+"""Events for victims and preemptors: names within a project, figures across projects."""
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare

@@ -1,4 +1,4 @@
-"""Statuses of queues: conditions at once, figures in turns."""
+"""Statuses of queues: conditions are written at once, figures in turns."""
 
 import asyncio
 from typing import Any

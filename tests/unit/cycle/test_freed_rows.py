@@ -1,4 +1,4 @@
-"""Rows that may go leave the ledger with the next write of their node, and the model at once."""
+"""Freed rows leave the ledger with the next write of their node, and the model at once."""
 
 import asyncio
 from typing import Any

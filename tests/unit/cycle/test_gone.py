@@ -1,4 +1,4 @@
-"""What is gone is forgotten, and nothing is deleted that changed since it was looked at."""
+"""Deleted objects are forgotten, and nothing is deleted that has changed since it was read."""
 
 import asyncio
 from typing import Any

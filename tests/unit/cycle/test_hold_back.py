@@ -1,4 +1,4 @@
-"""What is left of a plan while kube-scheduler is away."""
+"""The part of a plan that is carried out while kube-scheduler is away."""
 
 from extender.api.reasons import Reason
 from extender.cycle.recovery.hold_back import hold_back

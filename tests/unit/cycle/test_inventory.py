@@ -1,4 +1,4 @@
-"""What is written of nodes, and how often."""
+"""Writes of GpuNodes, and how often they happen."""
 
 import asyncio
 from typing import Any

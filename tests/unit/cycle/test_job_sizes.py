@@ -1,4 +1,4 @@
-"""Jobs that are read because their gangs have fewer pods than these say."""
+"""Jobs that are read because their gangs have fewer pods than stated."""
 
 import asyncio
 from typing import Any

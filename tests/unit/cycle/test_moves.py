@@ -1,4 +1,4 @@
-"""Which pod gets the place kept for a moved pod's successor, and how long it is kept."""
+"""Which pod gets the row kept for a moved pod's successor, and how long it is kept."""
 
 from typing import Any
 

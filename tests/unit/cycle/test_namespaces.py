@@ -1,4 +1,4 @@
-"""Which namespaces get the label that policies select by, and which lose it."""
+"""Namespaces that get the label for admission policies, and that lose it."""
 
 import pytest
 

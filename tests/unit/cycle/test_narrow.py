@@ -1,4 +1,4 @@
-"""The nodes that a pod is released for."""
+"""The nodes to which the release of a pod is limited."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Groups that the controller makes: their owners, when they are deleted, and what they lend."""
+"""Groups that the controller creates: owners, deletion, and the age that they pass on."""
 
 from typing import Any
 

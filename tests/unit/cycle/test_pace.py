@@ -1,4 +1,4 @@
-"""A decision follows a change that it would read; without one it follows after a pause."""
+"""A decision follows a relevant change at once, other decisions follow after a pause."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What queues used in the past: counted where a node pool says so, and kept for the next leader."""
+"""Past usage of queues: counted if a node pool requires it, and kept for the next leader."""
 
 from typing import Any
 

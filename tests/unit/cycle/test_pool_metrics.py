@@ -1,4 +1,4 @@
-"""Figures of node pools for Prometheus: what is free, idle while work waits, and how evenly."""
+"""Metrics of node pools: free, idle while pods are pending, and how evenly used."""
 
 import pytest
 from prometheus_client import CollectorRegistry

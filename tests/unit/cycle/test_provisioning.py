@@ -1,4 +1,4 @@
-"""ProvisioningRequests: one for a workload that lacks nodes, for as long as it does."""
+"""ProvisioningRequests: one for each workload that lacks nodes, while it does."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Figures of queues for Prometheus: what is there, what is not, and what was lacked so far."""
+"""Metrics of queues: present figures, absent ones, and sums of unmet demand."""
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import generate_latest

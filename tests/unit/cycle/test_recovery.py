@@ -1,4 +1,4 @@
-"""What is mended: a row of an unbound pod is freed only after a patch of the pod has landed."""
+"""Recovery: a row of an unbound pod is freed only after a patch of the pod succeeded."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The patches on pods: what they carry, and what they leave alone."""
+"""The patches that release pods: what they set, and what they leave unchanged."""
 
 from extender.api.kinds import CardShare, Row
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement

@@ -1,4 +1,4 @@
-"""Releases run beside the cycle, and no project's hold up another's."""
+"""Releases run beside the cycle, and no project delays those of another."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many replicas have a place, for autoscalers."""
+"""Metric of replicas that have room, for autoscalers."""
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest

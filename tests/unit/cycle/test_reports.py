@@ -1,4 +1,4 @@
-"""Reports run beside the cycle, one at a time, and a report that fails ends nothing."""
+"""Reports run beside the cycle, one at a time; a failing report stops nothing."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The time of each stage of a cycle is counted, and stages are entered in their order."""
+"""The time of each stage is measured, and stages run in order."""
 
 from collections.abc import Iterator
 

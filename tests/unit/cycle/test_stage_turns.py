@@ -1,4 +1,4 @@
-"""Nodes are emptied once in a while, all else is decided in every cycle."""
+"""Emptying of nodes runs once in a while, all other stages in every cycle."""
 
 from extender.cycle.stage_turns import EMPTY_EVERY_S, StageTurns
 from extender.policy.plan import ALL_STAGES

@@ -1,4 +1,4 @@
-"""What statuses say, and since when."""
+"""Content of statuses, and transition times of their conditions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pods that autoscalers see: without the gate as long as nodes are owed to them, and no longer."""
+"""Pods for autoscalers: ungated while their workload lacks nodes, and no longer."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is done about pods of projects that hold GPUs without a row."""
+"""The reaction to pods of projects that hold GPUs without a row."""
 
 import asyncio
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Pods that wait are told why: when, how often, and in which order. Time is the test's."""
+"""Conditions of pending pods: when, how often, and in which order they are written."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Many small writes: what is left over when one may not be done."""
+"""Many small writes: failures, their reports, and writes that were not begun."""
 
 import asyncio
 import inspect

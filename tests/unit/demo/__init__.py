@@ -1,1 +1,1 @@
-"""The examples, and what the demonstration makes of them."""
+"""The examples, and the demonstration."""

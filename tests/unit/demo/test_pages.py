@@ -1,4 +1,4 @@
-"""Commands that a page prints are found, and their output is compared by its headings."""
+"""Commands in pages are found, and their output is compared by its headings."""
 
 import pytest
 

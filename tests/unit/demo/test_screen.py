@@ -1,4 +1,4 @@
-"""What the demonstration shows, on a history made by hand."""
+"""The demonstration's figures, on a history that the test writes."""
 
 import io
 from typing import cast

@@ -1,4 +1,4 @@
-"""The trace slice in examples/ is what its rules say."""
+"""The trace slice in examples/ follows its rules."""
 
 import importlib.util
 from collections import Counter

@@ -1,1 +1,1 @@
-"""The dispatcher of many clusters."""
+"""The dispatcher for many clusters."""

@@ -1,4 +1,4 @@
-"""Asking a worker cluster, with everything that can be wrong with the way to it."""
+"""Queries to a worker cluster, and all failures of the connection."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""In which order Workloads are asked about."""
+"""The order in which Workloads are queried."""
 
 import asyncio
 from typing import Any

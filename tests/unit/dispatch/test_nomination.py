@@ -1,4 +1,4 @@
-"""What belongs to a field manager, as the API server's record of it says."""
+"""The fields of a field manager, from the API server's managedFields."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which cluster a workload goes to, by what each one answers."""
+"""Which cluster a workload is nominated to, given the answers of all."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which Workloads wait for a nomination, and among which clusters."""
+"""Workloads that wait for a nomination, and their clusters."""
 
 from datetime import UTC, datetime
 from typing import Any

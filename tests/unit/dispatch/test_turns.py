@@ -1,4 +1,4 @@
-"""When a Workload is asked about, and when again."""
+"""When a Workload is queried, and when again."""
 
 from msgspec import Raw
 

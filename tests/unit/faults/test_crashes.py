@@ -1,4 +1,4 @@
-"""Which crashes are counted, and that every point gets its turn."""
+"""Which crashes count, and that every point is tried."""
 
 from collections import Counter
 from random import Random

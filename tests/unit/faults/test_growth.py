@@ -1,4 +1,4 @@
-"""What grows from check point to check point fails a soak, and what wavers does not."""
+"""Steady growth from check point to check point fails a soak, fluctuation does not."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the load of a trial asks for, and that all of it can be cut back."""
+"""The requests of a trial's load, and that all of it can be trimmed."""
 
 from random import Random
 from typing import Any

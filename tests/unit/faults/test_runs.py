@@ -1,4 +1,4 @@
-"""Runs add up in a file, so that counts too large for one run can be reached by several."""
+"""Runs add up in a file, so that several runs reach counts that one cannot."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Cards, their health and what kubelet gave, put together."""
+"""Cards, their health, and kubelet's allocations, combined."""
 
 from pathlib import Path
 from typing import Any

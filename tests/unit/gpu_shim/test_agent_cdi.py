@@ -1,4 +1,4 @@
-"""Which CDI device means a card: read from the specifications on the node."""
+"""The CDI device of a card, from the CDI specifications on the node."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a socket."""
+"""The container of the process at the other end of a socket."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""What the agent's eyes and hands do with what they see."""
+"""Enforcement by the agent: reactions to what it observes."""
 
 from collections import defaultdict
 from collections.abc import Mapping

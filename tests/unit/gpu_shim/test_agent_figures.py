@@ -1,4 +1,4 @@
-"""Which pod holds which card, as the agent tells Prometheus."""
+"""The agent's metrics: which pod holds which card."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is lent of a card's memory, by what pods may have and hold."""
+"""Lent memory of a card, by limits and use of its pods."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which node the agent's token names."""
+"""The node that the agent's token names."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What is said of a node in its GpuNode's conditions."""
+"""The conditions of a GpuNode that the agent writes."""
 
 import asyncio
 from typing import Any

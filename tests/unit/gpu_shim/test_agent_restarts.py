@@ -1,4 +1,4 @@
-"""Containers that started without the library are restarted once, where kubelet does that."""
+"""Containers that started without the library are restarted once, if kubelet restarts them."""
 
 import signal
 import subprocess

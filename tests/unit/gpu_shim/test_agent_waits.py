@@ -1,4 +1,4 @@
-"""How long containers wait: from the moment they want the card until their gate opens."""
+"""How long containers wait: from their request for the card until their gate opens."""
 
 from gpu_shim.agent.waits import KEPT, Waits
 

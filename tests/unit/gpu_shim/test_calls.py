@@ -1,4 +1,4 @@
-"""The page of calls says what the libraries' sources do, and leaves no call out."""
+"""The page of calls agrees with the libraries' sources and lists all calls."""
 
 from pathlib import Path
 

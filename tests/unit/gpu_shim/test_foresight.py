@@ -1,4 +1,4 @@
-"""What is decided ahead is what would be decided then, and asking changes no account."""
+"""Decisions made ahead equal later ones, and looking ahead changes no account."""
 
 from fractions import Fraction
 

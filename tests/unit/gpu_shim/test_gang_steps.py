@@ -1,4 +1,4 @@
-"""What a gang of two cards makes of its time, in virtual time."""
+"""How a gang on two cards uses its time, in virtual time."""
 
 import random
 

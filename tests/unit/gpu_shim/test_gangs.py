@@ -1,4 +1,4 @@
-"""Tenants with several cards get them together."""
+"""Tenants with several cards get them at the same time."""
 
 from fractions import Fraction
 

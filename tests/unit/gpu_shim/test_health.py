@@ -1,4 +1,4 @@
-"""When a card may not be given away, and when it may again."""
+"""When a card becomes unhealthy, and when healthy again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a container has mounted of ours."""
+"""The files of Ballast that a container has mounted."""
 
 from pathlib import Path
 

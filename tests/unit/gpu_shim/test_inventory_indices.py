@@ -1,4 +1,4 @@
-"""Which card an index of the ledger means, whatever driver and kubelet say later."""
+"""The card of an index in the ledger, whatever driver and kubelet report later."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The runner of the GPU kit: time limits hold, lines come at once, and no samples is no pass."""
+"""The runner of the GPU kit: time limits, immediate output, and no pass without samples."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Bytes of the NRI socket as messages: whole, cut anywhere, and nonsense."""
+"""Bytes of the NRI socket as messages: complete, split anywhere, and invalid."""
 
 import contextlib
 import struct

@@ -1,4 +1,4 @@
-"""What containers get, by what the ledger says of their pods."""
+"""What containers get, according to the ledger."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One connection to a runtime, whose side is played here byte by byte."""
+"""One connection to a runtime that the test simulates byte by byte."""
 
 import asyncio
 import contextlib

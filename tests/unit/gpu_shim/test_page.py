@@ -1,4 +1,4 @@
-"""docs/gpu-shim.md names tests for what a review found; here each of them is looked up."""
+"""docs/gpu-shim.md names tests for the findings of a review; all of them exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The protocol in Python, and that it is the one in C."""
+"""The protocol in Python equals the protocol in C."""
 
 import re
 from pathlib import Path

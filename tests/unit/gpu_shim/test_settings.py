@@ -1,4 +1,4 @@
-"""Settings of the node agent as variables."""
+"""Settings of the node agent in environment variables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What part of a card's time each tenant is due."""
+"""The share of a card's time that each tenant is entitled to."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""`ballast gpu top`: two looks at an agent's metrics as tables."""
+"""`ballast gpu top`: two samples of an agent's metrics as tables."""
 
 import json
 from collections.abc import Iterator

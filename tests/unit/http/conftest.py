@@ -1,4 +1,4 @@
-"""An extender without an API server, for what it must answer whatever it is sent."""
+"""An extender without an API server, for answers that need none."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

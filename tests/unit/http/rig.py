@@ -1,4 +1,4 @@
-"""An extender in this process, with a real client that has no API server to talk to."""
+"""An extender in this process, with a real client but no API server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

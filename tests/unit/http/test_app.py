@@ -1,4 +1,4 @@
-"""The HTTP surface: what is refused before anything is decided, and how."""
+"""The HTTP surface: requests that are refused before any decision, and the answers."""
 
 import gzip
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the extender takes a pod for, by its gate, its plan, and the plan that was revoked."""
+"""How the extender classifies a pod, by its gate, its plan, and a revoked plan."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Connections of one listener: slow ones are closed, and new ones are always accepted."""
+"""Connections of one listener: slow ones are closed, new ones are always accepted."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Rows of direct pods: one each, within the project's share, on cards that are free."""
+"""Rows of direct pods: one each, within the project's share, on free cards."""
 
 from typing import Any
 from unittest.mock import create_autospec

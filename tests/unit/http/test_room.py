@@ -1,4 +1,4 @@
-"""filter waits while too many binds are under way, and never for long."""
+"""filter waits while too many binds are in flight, and never for long."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""TLS with client certificates: which clients are answered, and what a change of files does."""
+"""TLS with client certificates: which clients are accepted, and reloading of changed files."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""filter, prioritize and preempt on a book that was filled by events, without any server."""
+"""filter, prioritize and preempt on a book that was filled by events, without a server."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""The packing policies of the FGD paper: the same sentences for kernel and twin."""
+"""The packing policies of the FGD paper, kernel and twin."""
 
 from array import array
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The kernel that counts how many pods nodes take, compiled and twin: the same holds for both."""
+"""The kernel that counts how many pods fit on nodes, compiled and twin."""
 
 from array import array
 from types import ModuleType

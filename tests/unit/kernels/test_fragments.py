@@ -1,4 +1,4 @@
-"""Fragmentation of nodes and the places it prefers: the same sentences for kernel and twin."""
+"""Fragmentation of nodes and the preferred nodes and cards, kernel and twin."""
 
 from array import array
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Which pods leave a node for one more, and at what price: the same holds for kernel and twin."""
+"""Which pods are evicted from a node for another pod, and the cost, kernel and twin."""
 
 from array import array
 from dataclasses import replace

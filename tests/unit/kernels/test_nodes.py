@@ -1,4 +1,4 @@
-"""The node kernels, compiled and twin: the same sentences hold for both."""
+"""The node kernels, compiled and twin."""
 
 from array import array
 from types import ModuleType

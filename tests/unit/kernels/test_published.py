@@ -1,4 +1,4 @@
-"""FGD in doubles as its authors add it up, compiled and twin: the same sentences hold for both."""
+"""FGD in doubles, summed as by its authors, compiled and twin."""
 
 from array import array
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""The sums behind a cheap "no", compiled and twin: the same sentences hold for both."""
+"""The sums by which workloads are refused quickly, compiled and twin."""
 
 from array import array
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""The tables of typical pods, and what card models cost."""
+"""The tables of typical pods, and the prices of card models."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reading kubeconfigs costs no program the Kubernetes client that it does not use."""
+"""Reading a kubeconfig does not import the Kubernetes client."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Where the API server is, as a kubeconfig says."""
+"""The API server's address, from a kubeconfig."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Two candidates for one Lease, in virtual time: which leads, from when, and for how long."""
+"""Two candidates for one Lease, in virtual time: which leads, from when, and how long."""
 
 import asyncio
 from collections.abc import AsyncIterator

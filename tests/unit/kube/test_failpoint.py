@@ -1,4 +1,4 @@
-"""A failpoint ends the process beside the write that it names, and beside no other."""
+"""A failpoint ends the process at the write that it names, and at no other."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Kinds that a cluster may lack are watched where they are served."""
+"""Kinds that a cluster may lack are watched once they are served."""
 
 import pytest
 

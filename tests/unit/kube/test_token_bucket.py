@@ -1,4 +1,4 @@
-"""A bucket of turns: how fast connections are let in, and Events written."""
+"""A token bucket: the rate of accepted connections and of written Events."""
 
 from extender.kube.backoff import TokenBucket
 

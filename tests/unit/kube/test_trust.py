@@ -1,4 +1,4 @@
-"""A program goes on when the CA of its cluster is rotated, as kubelet writes it into its files."""
+"""A program keeps running when kubelet replaces the cluster's CA in its files."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""A folder with a small openb trace, so that a test says in one line what is in it."""
+"""A folder with a small openb trace, which a test describes in one line."""
 
 import csv
 import gzip

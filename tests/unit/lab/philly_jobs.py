@@ -1,4 +1,4 @@
-"""Tiny traces by hand: hours since the window's start, and quotas in nodes of 8 GPUs."""
+"""Tiny traces: hours since the window's start, and quotas in nodes of 8 GPUs."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""How often pods get near cards: what is counted, and that stating the sets makes a difference."""
+"""How often pods get near cards: the counts, and the effect of stating the sets."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reading the openb folder: what is taken from it, and how a broken one is told."""
+"""Reading the openb folder: what is read, and errors of broken folders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Go's random numbers: the streams are facts that any Go program shows."""
+"""Go's random numbers, compared with streams of real Go programs."""
 
 from extender.lab.openb.gorandom import GoRandom
 

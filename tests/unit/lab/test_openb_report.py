@@ -1,4 +1,4 @@
-"""What is said about openb replays: figures beside the published ones, JSON, the command."""
+"""Reports of openb replays: figures beside the published ones, JSON, the command."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ballast replay philly`: what it prints, what it writes, what it refuses."""
+"""`ballast replay philly`: its output, files and errors."""
 
 import gzip
 import json

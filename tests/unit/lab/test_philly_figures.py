@@ -1,4 +1,4 @@
-"""The figures of tiny replays, worked out by hand."""
+"""The figures of tiny replays, computed by hand."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small replays end to end: our own decisions over a few jobs, with times that can be checked."""
+"""Small replays end to end: decisions over a few jobs, with times that can be verified."""
 
 import pytest
 

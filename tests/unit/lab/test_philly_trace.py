@@ -1,4 +1,4 @@
-"""Which jobs are replayed, and how many nodes each tenant is worth."""
+"""Which jobs are replayed, and how many nodes each tenant has."""
 
 import gzip
 from pathlib import Path

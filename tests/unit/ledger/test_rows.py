@@ -1,4 +1,4 @@
-"""What may be written into a ledger."""
+"""Which rows may be written to a ledger."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Which card a share that a claim asks for is on."""
+"""The card of a share that a claim requests."""
 
 from msgspec.structs import replace
 

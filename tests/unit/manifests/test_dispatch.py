@@ -1,4 +1,4 @@
-"""The overlay `dispatch`: its program starts with what it is given, and has few rights."""
+"""The overlay `dispatch`: its program starts with its arguments, and has few rights."""
 
 import click
 

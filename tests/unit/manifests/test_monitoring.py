@@ -1,4 +1,4 @@
-"""Alerts have their runbooks, and boards are as their generator makes them."""
+"""Alerts have runbooks, and dashboards are as generated."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the policies know of resources agrees with the code."""
+"""Resources in the admission policies agree with the code."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every overlay brings: rules over each workload, and references that lead somewhere."""
+"""Every overlay: rules for each workload, and references that exist."""
 
 import os
 import re

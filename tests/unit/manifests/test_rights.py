@@ -1,4 +1,4 @@
-"""How rights are read from roles and from an audit log, and compared."""
+"""Reading rights from roles and from an audit log, and comparing them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The overlay `web` with its login: no account of ours can ask anything."""
+"""The overlay `web` with its login: none of our accounts may query anything."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every mutant still fits the tree, and one of each table is caught."""
+"""Every mutant still applies to the tree, and one of each table is detected."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Places, gangs, quotas and the reasons for waiting."""
+"""Placement, gangs, quotas, and reasons for staying pending."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Since when disruption budgets hold back: one deadline for all pods of a budget."""
+"""Since when a disruption budget delays evictions: one deadline for all its pods."""
 
 from extender.api.reasons import Reason
 from extender.policy.plan import Eviction, HeldBack, Plan

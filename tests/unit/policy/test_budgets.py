@@ -1,4 +1,4 @@
-"""Disruption budgets as a constraint of plans: counted, never half, binding up to a deadline."""
+"""Disruption budgets as a constraint of plans: counted, all or nothing, up to a deadline."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The garbage collector rests while a cycle decides, is as it was afterwards, and finds little."""
+"""Garbage collection is off while a cycle decides, is restored, and finds little."""
 
 import gc
 

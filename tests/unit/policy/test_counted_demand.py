@@ -1,4 +1,4 @@
-"""Which waiting work has a part in the fair shares, and in which of its node pools."""
+"""Which pending workloads count for fair shares, and in which node pools."""
 
 from typing import Any
 

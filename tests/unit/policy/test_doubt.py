@@ -1,4 +1,4 @@
-"""Work that kube-scheduler may not bind where it is placed: its places and victims."""
+"""Workloads that kube-scheduler may refuse to bind: their placement and victims."""
 
 from typing import Any
 

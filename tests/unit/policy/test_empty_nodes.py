@@ -1,4 +1,4 @@
-"""Which nodes are emptied where a cluster has what no scenario file says."""
+"""Which nodes are emptied, in clusters that a scenario file cannot express."""
 
 from dataclasses import replace
 from typing import Any

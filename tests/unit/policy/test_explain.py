@@ -1,4 +1,4 @@
-"""Why something has no place: the cause that really keeps it waiting, with figures."""
+"""Why a workload is not placed: the actual cause, with figures."""
 
 import pytest
 from msgspec.structs import replace

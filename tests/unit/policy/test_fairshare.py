@@ -1,4 +1,4 @@
-"""What each queue deserves (cases after shared/scenarios/run-ai/fair-share and departments)."""
+"""The fair share of each queue (cases after shared/scenarios/run-ai/fair-share and departments)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which replicas are kept, at one moment and from one to the next."""
+"""Which replicas are kept, at one moment and over time."""
 
 from typing import Any
 

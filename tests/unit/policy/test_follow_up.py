@@ -1,4 +1,4 @@
-"""What follows from evictions is decided in the same cycle."""
+"""Consequences of evictions are decided in the same cycle."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Trees of groups: which pods are a legal state, what has to start next, and what may leave."""
+"""Trees of groups: valid states, which pods must start next, and which may be evicted."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,4 +1,4 @@
-"""What a stop costs: the restart, and all that ran or what ran since the last save."""
+"""The cost of an eviction: the restart, and all work or the work since the last checkpoint."""
 
 import pytest
 

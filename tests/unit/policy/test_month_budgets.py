@@ -1,4 +1,4 @@
-"""Budgets of GPU-hours in a month: what a project may hold once its budget is used."""
+"""Monthly GPU-hour budgets: what a project may hold once its budget is used."""
 
 from dataclasses import replace
 

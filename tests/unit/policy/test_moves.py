@@ -1,4 +1,4 @@
-"""How many pods of a Job's gang move at once: those that a Job creates again in time."""
+"""How many pods of a Job's gang are moved at once: those that a Job recreates in time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which cards of a node a pod gets where the node says which are near."""
+"""Which cards of a node a pod gets if the node states which are near."""
 
 from itertools import combinations
 

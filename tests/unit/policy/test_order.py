@@ -1,4 +1,4 @@
-"""The order of turns (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
+"""The order of workloads (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
 
 from typing import Any
 

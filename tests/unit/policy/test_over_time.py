@@ -1,4 +1,4 @@
-"""What projects get over hours and days of constant demand, and what it costs in work lost."""
+"""Allocations of projects over hours and days of constant demand, and the lost work."""
 
 from itertools import pairwise
 

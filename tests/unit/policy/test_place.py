@@ -1,4 +1,4 @@
-"""Where pods go: the rules of placement over nodes and cards, parts of cards, counted resources."""
+"""The placement rules over nodes and cards, shares of cards, and counted resources."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Taking at a limit inside a project (see run-ai/preempt.yaml for the rest of the rules)."""
+"""Preemption at a limit within a project (see run-ai/preempt.yaml for the other rules)."""
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide

@@ -1,4 +1,4 @@
-"""What becomes of places that were promised in former cycles."""
+"""Nominations of earlier cycles: when they are kept, and when dropped."""
 
 from msgspec.structs import replace
 

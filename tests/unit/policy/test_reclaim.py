@@ -1,4 +1,4 @@
-"""Taking back between queues (cases after run-ai/{reclaim,departments,elastic,gangs}.yaml)."""
+"""Reclaim between queues (cases after run-ai/{reclaim,departments,elastic,gangs}.yaml)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pods that end on their own node keep their cards; what others were given there moves over."""
+"""Pods that stay on their own node keep their cards; pods placed there move over."""
 
 from extender.api.kinds import CardShare
 from extender.policy.placement.same_cards import keep_cards

@@ -1,4 +1,4 @@
-"""Which work an elastic node pool gets new nodes for."""
+"""Which workloads of an elastic node pool get new nodes."""
 
 from dataclasses import replace
 from typing import Any

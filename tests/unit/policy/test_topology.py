@@ -1,4 +1,4 @@
-"""Nearness: required and preferred levels, at any group of a tree."""
+"""Topology constraints: required and preferred levels, at any group of a tree."""
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide

@@ -1,4 +1,4 @@
-"""Ties between queues go by what they held lately, and the odd GPU is not taken back."""
+"""Ties between queues are broken by recent allocations, and the odd GPU is not reclaimed."""
 
 from extender.policy.actions.long_wait_protection import PROTECTION_S
 from extender.policy.decide import decide

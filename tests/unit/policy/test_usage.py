@@ -1,4 +1,4 @@
-"""Accounts of past usage: they fade by half in every half-life, whenever they are looked at."""
+"""Past usage decays by half in every half-life, whenever it is read."""
 
 from extender.policy.queues.usage import add, advance, as_ppm, decay
 

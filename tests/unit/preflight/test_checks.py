@@ -1,4 +1,4 @@
-"""What preflight says of clusters that lack something."""
+"""Findings of preflight for clusters that lack something."""
 
 from collections.abc import Mapping
 from typing import Any

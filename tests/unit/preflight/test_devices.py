@@ -1,4 +1,4 @@
-"""What preflight says of cards that drivers of dynamic resource allocation publish."""
+"""Findings of preflight for cards of DRA drivers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plans made by hand, for what comes after deciding."""
+"""Plans that tests write, for the steps after a decision."""
 
 from extender.api.reasons import Reason
 from extender.policy.plan import Admission, Eviction, Move, Placement, Plan

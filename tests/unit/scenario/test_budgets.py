@@ -1,4 +1,4 @@
-"""How many tasks a scenario's disruption budget lets go."""
+"""How many tasks a scenario's disruption budget allows to evict."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`ballast scenario` and `ballast bench`: what they print, and how they end."""
+"""`ballast scenario` and `ballast bench`: their output and exit codes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is expected against what came out."""
+"""Expectations compared with outcomes."""
 
 from typing import Any
 

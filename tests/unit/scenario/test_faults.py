@@ -1,4 +1,4 @@
-"""What a case says that can't be meant."""
+"""Contradictions in a case."""
 
 from typing import Any
 

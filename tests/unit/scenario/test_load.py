@@ -1,4 +1,4 @@
-"""Reading files: what is accepted, and the sentence for what is not."""
+"""Reading files: valid ones, and messages for invalid ones."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a plan makes of every task, and the line that is written of it."""
+"""The status of every task after a plan, and the line that is written for it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Cycles, settling between them, and when expectations are read."""
+"""Cycles, settling between them, and when expectations are checked."""
 
 import itertools
 from collections.abc import Callable

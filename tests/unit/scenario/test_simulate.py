@@ -1,4 +1,4 @@
-"""Long runs: what comes when, what is done and lost, and what the figures count."""
+"""Long runs: arrivals, completed and lost work, and the figures."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a cycle sees of a scenario."""
+"""The snapshot of a scenario."""
 
 from typing import Any
 

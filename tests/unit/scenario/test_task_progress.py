@@ -1,4 +1,4 @@
-"""What a stop costs a task that saves its state every half hour."""
+"""The cost of stopping a task that saves its state every half hour."""
 
 from hypothesis import given
 from hypothesis import strategies as st

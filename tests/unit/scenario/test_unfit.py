@@ -1,4 +1,4 @@
-"""Entries that are no cases: the sentence for a value of the wrong kind or size."""
+"""Invalid entries: the message for a value of the wrong kind or size."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whether victims are needed, and whether what they free is used."""
+"""Whether victims are needed, and whether the resources that they free are used."""
 
 from typing import Any
 

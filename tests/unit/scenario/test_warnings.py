@@ -1,4 +1,4 @@
-"""What a case says that is accepted, and may not be meant."""
+"""Valid cases that are probably not intended."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a file means at the start, and how a cycle's decisions settle."""
+"""The initial state of a file, and how a cycle's decisions settle."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a run says at its end, on one process and on several workers; runs of a small suite."""
+"""The summary of a run, in one process and on several workers, with a small test suite."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The content that tests start from."""
+"""The baseline content from which tests start."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The report as one page."""
+"""The report as an HTML page."""
 
 import re
 

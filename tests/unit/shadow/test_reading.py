@@ -1,4 +1,4 @@
-"""Files of queues, and a window whose API server does not always answer."""
+"""Files of queues, and a window in which the API server sometimes fails."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a report says of one look, and of several."""
+"""Reports of one look, and of several."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""The model of the objects that a test names, and what a snapshot of it says."""
+"""The model of a test's objects, and its snapshot."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Snapshots of the model, and events that it does not know."""
+"""Snapshots of the model, and unknown events."""
 
 import pytest
 

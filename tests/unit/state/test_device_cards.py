@@ -1,4 +1,4 @@
-"""Cards that DRA drivers publish: what nodes have, and what claims hold of them."""
+"""Cards of DRA drivers: those of nodes, and those that claims hold."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods a PodDisruptionBudget binds: those that the API server would ask it about."""
+"""Which pods a PodDisruptionBudget applies to, as in the API server."""
 
 import pytest
 

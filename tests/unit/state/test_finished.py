@@ -1,4 +1,4 @@
-"""What is left of a gang's minimum when pods have succeeded, and which stated minimum counts."""
+"""The minimum of a gang after pods have succeeded, and which stated minimum counts."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Pods that hold cards without a row: nodes have less room, no project is charged."""
+"""Pods that hold cards without a row: they use room on nodes, and no project is charged."""
 
 from typing import Any
 

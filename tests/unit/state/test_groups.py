@@ -1,4 +1,4 @@
-"""What a pod group says beyond its minimum: sub-groups, nearness, users, being stale."""
+"""Pod groups beyond their minimum: sub-groups, topology, users, staleness."""
 
 from typing import Any
 

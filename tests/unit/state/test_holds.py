@@ -1,4 +1,4 @@
-"""Work that its owner holds waits at the gate, and keeps its age."""
+"""Held workloads stay gated and keep their age."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Workloads that were not submitted: what pods of these templates would be."""
+"""Workloads that are not submitted: the pods that their templates would create."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nodes and ledgers that do not match."""
+"""Nodes and GpuNodes that do not match."""
 
 import pytest
 

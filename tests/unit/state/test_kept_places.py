@@ -1,4 +1,4 @@
-"""Places kept for the successors of moved pods."""
+"""Rows kept for the successors of moved pods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What keeps an autoscaler from removing a node though no pod with GPUs were there."""
+"""What prevents an autoscaler from removing a node without GPU pods."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Budgets of projects, and what their status says of the month."""
+"""Budgets of projects, and the usage of the month from their status."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""What nodes have free, and whether they are used."""
+"""Free resources of nodes, and whether nodes are used."""
 
 from typing import Any
 

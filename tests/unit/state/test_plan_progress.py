@@ -1,4 +1,4 @@
-"""How far the plan of a pod has come: its state by gate and row, and plans that are unfinished."""
+"""The progress of a pod's plan: its state by gate and row, and unfinished plans."""
 
 from typing import Any
 

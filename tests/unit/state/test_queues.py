@@ -1,4 +1,4 @@
-"""Figures of departments, projects and node pools, and how they belong together."""
+"""Figures of departments, projects and node pools, and their hierarchy."""
 
 from dataclasses import replace
 

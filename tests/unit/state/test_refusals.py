@@ -1,4 +1,4 @@
-"""Where kube-scheduler did not bind a pod: what is remembered, for how long, and how it is kept."""
+"""Nodes on which kube-scheduler did not bind a pod: what is stored, and for how long."""
 
 import pytest
 

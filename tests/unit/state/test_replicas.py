@@ -1,4 +1,4 @@
-"""The owner that a workload is a replica of, as its pods say."""
+"""The owner that a workload is a replica of, from its pods."""
 
 from extender.api import names
 from extender.state.model import ReplicaOf, WorkloadView

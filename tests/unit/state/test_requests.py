@@ -1,4 +1,4 @@
-"""What a pod says of its work and of its nodes."""
+"""Requests and node constraints of a pod."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Whether kubelet starts the containers of a pod again, as the pod says."""
+"""Whether kubelet restarts the containers of a pod."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the controller checks itself: priority classes and projects, whatever admission let in."""
+"""The controller's own checks of priority classes and projects, whatever admission let through."""
 
 from typing import Any
 

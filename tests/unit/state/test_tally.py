@@ -1,4 +1,4 @@
-"""Sums of what pods hold and ask for, and which workloads a cycle has to look at."""
+"""Sums of held and requested resources, and the workloads that a cycle must consider."""
 
 from msgspec.structs import replace
 

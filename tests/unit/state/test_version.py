@@ -1,4 +1,4 @@
-"""Whether a decision would read something else."""
+"""Whether a decision would read anything new."""
 
 from typing import Any
 

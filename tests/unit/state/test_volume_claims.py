@@ -1,4 +1,4 @@
-"""Claims of pods for volumes."""
+"""PersistentVolumeClaims of pods."""
 
 from msgspec.structs import replace
 

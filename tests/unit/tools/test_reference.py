@@ -1,4 +1,4 @@
-"""The generated pages are as generated, and the worked page prints what the command prints."""
+"""The reference pages are as generated, and the worked page shows the command's output."""
 
 import re
 import subprocess

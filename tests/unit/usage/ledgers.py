@@ -1,4 +1,4 @@
-"""Revisions of one node's ledger, as the watch tells them."""
+"""Revisions of one node's ledger, as a watch delivers them."""
 
 from msgspec.structs import replace
 

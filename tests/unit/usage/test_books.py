@@ -1,4 +1,4 @@
-"""The leader's bookings where the API server refuses some of them."""
+"""The leader's writes of GpuUsages if the API server refuses some of them."""
 
 from typing import Any
 

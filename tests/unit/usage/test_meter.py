@@ -1,4 +1,4 @@
-"""Holds: from when to when a row held what, as the revisions of the ledger tell it."""
+"""Holds: from when to when a row held cards, from the revisions of the ledger."""
 
 from extender.api.events import Removed
 from extender.api.kinds import GpuNode

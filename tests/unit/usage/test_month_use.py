@@ -1,4 +1,4 @@
-"""Sums of a month out of the records."""
+"""Sums of a month from the records."""
 
 from extender.api.kinds import GpuUsageSpec, UsageLine
 from extender.usage.month_use import MonthUse

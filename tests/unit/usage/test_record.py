@@ -1,4 +1,4 @@
-"""One usage record: how many lines it has, and where further users are counted."""
+"""One usage record: the number of lines, and where further users are counted."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Reports of the usage books: sums, prices, how what is above quota is divided, and the check."""
+"""Reports of usage: sums, prices, the division of usage above quota, and the check."""
 
 import csv
 import io

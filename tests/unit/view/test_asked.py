@@ -1,4 +1,4 @@
-"""What becomes of workloads that are asked about, and at what price."""
+"""What would happen to hypothetical workloads, and at what cost."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Why a workload waits, and ways out that were each tried."""
+"""Why a workload is pending, and ways out, each of which was tried."""
 
 import pytest
 from msgspec.structs import replace

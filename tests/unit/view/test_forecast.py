@@ -1,4 +1,4 @@
-"""When work starts: what is promised, what is forecast, and what nothing is said of."""
+"""When a workload starts: promises, forecasts, and cases without either."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How often forecasts hold on a slice of a production trace, with run times as they were."""
+"""How often forecasts hold on a slice of a production trace, with its actual run times."""
 
 from pathlib import Path
 

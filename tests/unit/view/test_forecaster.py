@@ -1,4 +1,4 @@
-"""Looking ahead beside the answers, again and again."""
+"""Repeated forecasts beside the answers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which picture answers are made from: one of now where deciding is quick, else one made ahead."""
+"""Which picture answers use: a new one if decisions are quick, else a prepared one."""
 
 import pytest
 

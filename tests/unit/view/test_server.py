@@ -1,4 +1,4 @@
-"""The questions' server: what waits for what, and what is not computed."""
+"""The server of `ballast view`: which requests wait, and what is not computed."""
 
 import asyncio
 import threading

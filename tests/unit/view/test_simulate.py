@@ -1,4 +1,4 @@
-"""What would happen if: the difference between two decisions."""
+"""What-if: the difference between two decisions."""
 
 import pytest
 from msgspec.structs import replace

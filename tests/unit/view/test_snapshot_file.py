@@ -1,4 +1,4 @@
-"""A picture as a scenario file: the file is decided as the picture is."""
+"""A picture as a scenario file: both give the same decisions."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ways out: how many decisions they take, and what is said once there is no more time."""
+"""Ways out: how many decisions they take, and the answer once time is up."""
 
 import pytest
 from msgspec.structs import replace

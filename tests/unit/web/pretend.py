@@ -1,4 +1,4 @@
-"""Answers for the pages, made in memory; what the API server gives is tested in integration."""
+"""Answers for the pages, made in memory; tests with an API server are in integration."""
 
 import asyncio
 

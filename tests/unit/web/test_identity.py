@@ -1,4 +1,4 @@
-"""Behind a proxy every question carries the user's own token, and nothing else of the request."""
+"""Behind a proxy every request has the user's own token, and no other part of the browser's."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages: which requests they answer, what they show, and that what they show stays text."""
+"""The pages: the requests they answer, their content, and that all content is escaped."""
 
 import re
 import time

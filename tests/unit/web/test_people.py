@@ -1,4 +1,4 @@
-"""The pages that a person begins with, and each page as JSON, as a stream, and in another order."""
+"""The users' start pages, and each page as JSON, as a stream, and in another order."""
 
 import asyncio
 import json

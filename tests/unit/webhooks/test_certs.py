@@ -1,4 +1,4 @@
-"""The serving certificate: its names, its lifetime, and what is stored of it."""
+"""The serving certificate: its names, its lifetime, and its stored parts."""
 
 import stat
 from datetime import UTC, datetime, timedelta

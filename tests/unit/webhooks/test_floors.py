@@ -1,4 +1,4 @@
-"""What a floor on a pod's template means for the pod."""
+"""The effect of a floor on a pod's template."""
 
 from typing import Any
 

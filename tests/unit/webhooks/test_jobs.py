@@ -1,4 +1,4 @@
-"""What becomes of a Job when it is created."""
+"""Changes to a Job when it is created."""
 
 import copy
 import json

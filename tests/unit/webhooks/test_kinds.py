@@ -1,4 +1,4 @@
-"""What is refused and what is warned of in our own kinds."""
+"""Refusals and warnings for our own kinds."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What becomes of a pod when it is created."""
+"""Changes to a pod when it is created."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a pod gets and may not have because of its project, department and node pools."""
+"""Changes and refusals of a pod because of its project, department and node pools."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Groups of Kubernetes' own become ours when their pods are created."""
+"""Kubernetes' own PodGroups become ours when their pods are created."""
 
 import asyncio
 import copy

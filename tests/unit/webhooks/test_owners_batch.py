@@ -1,4 +1,4 @@
-"""Job, CronJob, and the kinds with pods that start one by one."""
+"""Job, CronJob, and kinds whose pods start one by one."""
 
 import pytest
 

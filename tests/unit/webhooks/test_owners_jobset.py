@@ -1,4 +1,4 @@
-"""JobSet, and the TrainJob that makes one."""
+"""JobSet, and the TrainJob that creates one."""
 
 from tests.support.admission import PodDocument
 from tests.support.owners import Document, child, origin_of, unread, written

@@ -1,4 +1,4 @@
-"""The training jobs of Kubeflow, and its notebooks."""
+"""Kubeflow's training jobs and notebooks."""
 
 from typing import Any
 

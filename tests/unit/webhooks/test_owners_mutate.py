@@ -1,4 +1,4 @@
-"""What is written onto a pod because of its owner."""
+"""Changes to a pod because of its owner."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Kinds of which labels tell all, and unknown kinds."""
+"""Kinds that labels describe completely, and unknown kinds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Any owner: an answer, never an exception; and a pod that it made is made what it is only once."""
+"""Any owner gets an answer, never an exception; its pods are changed only once."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""RayCluster, by itself, of a RayJob, of a RayService."""
+"""RayCluster, alone, of a RayJob, and of a RayService."""
 
 from tests.support.admission import PodDocument
 from tests.support.owners import Document, child, origin_of, reference, unread, written

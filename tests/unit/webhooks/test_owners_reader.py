@@ -1,4 +1,4 @@
-"""What is read of owners, how often, and what happens when it can't be."""
+"""How owners are read, how often, and what happens if reading fails."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The table of kinds agrees with itself, and with the rights of the webhooks."""
+"""The table of kinds is consistent, and agrees with the rights of the webhooks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Owner references followed upward: how far, by which UID, and what is asked for."""
+"""Following owner references upward: how far, by which UID, and with which requests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""JSON Patch operations: escaped, with parents, and none where nothing changes."""
+"""JSON Patch operations: escaped, with parents, and none without a change."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What goes over the wire: an AdmissionReview in, an AdmissionReview out."""
+"""The wire format: an AdmissionReview in, an AdmissionReview out."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""When a certificate is renewed, and that no caller meets a leaf of a CA that it does not trust."""
+"""When a certificate is renewed, and that callers always trust the CA of the leaf."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Requests in other schedulers' words, and what is made of them."""
+"""Requests in other schedulers' terms, and their translation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Completion in shells and for kubectl."""
+"""Completion for shells and kubectl."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What holds GPUs, read from objects as the API server gives them."""
+"""Held GPU capacity, from objects as the API server returns them."""
 
 from typing import Any
 

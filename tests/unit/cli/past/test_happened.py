@@ -1,4 +1,4 @@
-"""What happened to work, read from objects as the API server gives them."""
+"""The history of workloads, from objects as the API server returns them."""
 
 from typing import Any
 

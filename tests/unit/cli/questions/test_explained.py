@@ -1,4 +1,4 @@
-"""Answers of `why` and `whatif` in a pipe: each row is one line, without blanks at its end."""
+"""Output of `why` and `whatif` in a pipe: one line a row, without trailing blanks."""
 
 from pathlib import Path
 from typing import Any, Final

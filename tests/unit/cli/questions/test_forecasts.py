@@ -1,4 +1,4 @@
-"""Forecasts as the command line says them."""
+"""The text of forecasts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Flags of the commands for people, and what asking for help costs."""
+"""Shared flags of commands, and the cost of `--help`."""
 
 import subprocess
 import sys

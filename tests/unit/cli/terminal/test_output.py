@@ -1,4 +1,4 @@
-"""What a command prints comes out, or it is said why not."""
+"""A command prints all of its output or reports why it could not."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Answers as kubectl prints objects: tables, data, names, watching."""
+"""Answers in kubectl's style: tables, data, names, watching."""
 
 import json
 import time

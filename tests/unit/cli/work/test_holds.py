@@ -1,4 +1,4 @@
-"""Work that its owner holds."""
+"""Holding and resuming of workloads."""
 
 from typing import Any
 

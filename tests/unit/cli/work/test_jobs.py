@@ -1,4 +1,4 @@
-"""The Jobs that `ballast run` makes."""
+"""The Jobs of `ballast run`."""
 
 from typing import Any
 
