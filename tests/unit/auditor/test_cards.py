@@ -77,7 +77,7 @@ def test_a_reservation_may_not_take_a_place_that_is_held_for_another() -> None:
     assert "held for team/a" in story.violations[0].detail
 
 
-def test_a_wrong_that_lasts_is_told_once() -> None:
+def test_a_wrong_that_lasts_is_reported_once() -> None:
     story = two_pods().reserve("a", cards=parse("0:900:1")).reserve("b", cards=parse("0:900:1"))
     story.pod("c").reserve("c", cards=parse("1:500:40000"))
     assert len(story.violations) == 1

@@ -26,7 +26,7 @@ def test_a_good_state_found_at_the_start_is_fine_in_any_order() -> None:
         assert checker.counts == Counts()
 
 
-def test_a_double_booking_found_at_the_start_is_told() -> None:
+def test_a_double_booking_found_at_the_start_is_reported() -> None:
     story = Story().node().pod("a").pod("b").reserve("a", cards=parse("0:900:1"))
     checker = Checker()
     for change in as_initial(story.reserve("b", cards=parse("0:900:1"))):

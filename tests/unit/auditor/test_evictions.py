@@ -146,7 +146,7 @@ def test_an_eviction_that_was_cut_off_after_its_mark_is_none() -> None:
     assert story.checker.counts.evictions == 0
 
 
-def test_a_pod_that_was_marked_in_vain_is_judged_when_it_is_told_to_leave() -> None:
+def test_a_pod_that_was_only_marked_is_judged_when_it_is_deleted() -> None:
     """Marked by a reclaim that etcd lost, and moved by the next plan, which keeps a place."""
     story = borrowing(quota=9).mark("p0").node("n2").keep("p0", "n2")
     assert story.evict("p0", "Moved").rest().violations == []
@@ -154,12 +154,12 @@ def test_a_pod_that_was_marked_in_vain_is_judged_when_it_is_told_to_leave() -> N
     assert story.tell_to_leave("p0").event("p0", "Moved").broken == {"E2"}
 
 
-def test_a_pod_that_was_marked_in_vain_still_counts_for_its_project() -> None:
+def test_a_pod_that_was_only_marked_still_counts_for_its_project() -> None:
     assert borrowing().mark("p0").evict("p1", "Reclaimed").violations == []
     assert borrowing().mark("p0").end("p0").evict("p1", "Reclaimed").violations == []
 
 
-def test_a_pod_that_was_marked_in_vain_may_be_deleted_later() -> None:
+def test_a_pod_that_was_only_marked_may_be_deleted_later() -> None:
     """A controller that is killed ends its request, too, and the load deletes the pod's Job."""
     story = borrowing(quota=9).mark("p0").tell_to_leave("p0", after_s=29).delete("p0").rest()
     assert story.violations == []
@@ -167,7 +167,7 @@ def test_a_pod_that_was_marked_in_vain_may_be_deleted_later() -> None:
     assert story.broken == {"E2"}
 
 
-def test_a_pod_that_was_marked_in_vain_may_be_deleted_after_it_has_ended() -> None:
+def test_a_pod_that_was_only_marked_may_be_deleted_after_it_has_ended() -> None:
     """An event alone can say that it was evicted: the mark is not the write before."""
     story = borrowing(quota=9).mark("p0").end("p0").tell_to_leave("p0").rest()
     assert story.violations == []

@@ -22,7 +22,7 @@ _MISSING = "404 NotFound: the server could not find the requested resource"
         ('GET /api/v1/pods/x: 404 NotFound: pods "x" not found', 'pods "x" not found'),
     ],
 )
-def test_what_is_missing_is_told(message: str, told: str) -> None:
+def test_what_is_missing_is_reported(message: str, told: str) -> None:
     assert told in said(NotFound(message))
 
 

@@ -36,7 +36,7 @@ _GPUS = "is not a number of GPUs below 1000000 with at most three decimals, such
         ("report usage --prices /nowhere", "File '/nowhere' does not exist"),
     ],
 )
-def test_wrong_usage_is_told_before_a_cluster_is_asked(command: str, said: str) -> None:
+def test_wrong_usage_is_reported_before_a_cluster_is_asked(command: str, said: str) -> None:
     done = CliRunner().invoke(main, command.split(), env={"KUBECONFIG": "/nowhere"})
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.stderr.split())

@@ -39,7 +39,7 @@ def test_a_file_that_is_not_text_is_an_error(peer: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("peer", PEERS[:-1])
 @pytest.mark.parametrize("text", ["[1, 2]", "hello"])
-def test_what_is_no_object_is_told(peer: str, text: str, tmp_path: Path) -> None:
+def test_what_is_no_object_is_reported(peer: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(text)
     code, told = convert(peer, file)
@@ -57,7 +57,7 @@ def test_an_object_of_another_kind_is_told_by_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["root:x:0:0\n", "a|b\n1|2\n"])
-def test_a_line_that_slurm_does_not_write_is_told(text: str, tmp_path: Path) -> None:
+def test_a_line_that_slurm_does_not_write_is_reported(text: str, tmp_path: Path) -> None:
     file = tmp_path / "dump"
     file.write_text(text)
     code, told = convert("slurm", file)

@@ -62,7 +62,7 @@ def test_kai_queues_become_department_and_project() -> None:
     ]
 
 
-def test_level_between_department_and_project_is_left_out_and_told() -> None:
+def test_level_between_department_and_project_is_left_out_and_reported() -> None:
     text = "\n---\n".join(
         f"{{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {{name: {name}}},"
         f" spec: {{parentQueue: '{parent}', resources: {{gpu: {{quota: 4}}}}}}}}"
@@ -75,7 +75,7 @@ def test_level_between_department_and_project_is_left_out_and_told() -> None:
     assert any(each.startswith("Queue middle: its level") for each in lost(done))
 
 
-def test_quota_of_any_number_is_told_and_not_made_up() -> None:
+def test_quota_of_any_number_is_reported_and_not_made_up() -> None:
     text = """
 apiVersion: scheduling.run.ai/v2
 kind: Queue
@@ -337,13 +337,13 @@ def test_kueue_cohort_is_limited_to_what_its_queues_have() -> None:
     assert project["gpu"] == {"quota": 4, "overQuotaWeight": 3}
 
 
-def test_kueue_weight_of_a_queue_without_gpus_is_told() -> None:
+def test_kueue_weight_of_a_queue_without_gpus_is_reported() -> None:
     done = kueue.convert(objects(cluster_queue("cpus", "all", 8, "cpu")))
     assert_accepted(done)
     assert any("fairSharing.weight=3" in each for each in lost(done))
 
 
-def test_kueue_namespace_of_two_queues_is_told() -> None:
+def test_kueue_namespace_of_two_queues_is_reported() -> None:
     local = "\n".join(
         "---\n{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata:"
         f" {{name: {queue}, namespace: team}}, spec: {{clusterQueue: {queue}}}}}"
@@ -396,7 +396,7 @@ def test_slurm_limits_of_models_cpu_and_memory() -> None:
         assert any(word in each for each in told), (word, told)
 
 
-def test_weights_of_departments_have_no_effect_and_are_told() -> None:
+def test_weights_of_departments_have_no_effect_and_are_reported() -> None:
     for done in (kai.convert(objects(KAI)), slurm.convert({"accounts": DUMP})):
         for department in of_kind(done, "GpuDepartment").values():
             assert "overQuotaWeight" not in str(department)
@@ -407,7 +407,9 @@ def test_weights_of_departments_have_no_effect_and_are_told() -> None:
     ("weight", "ours", "is_told"),
     [("0.5", 1, True), ("2.5", 3, True), ("7", 3, True), ("2", 2, False)],
 )
-def test_weights_of_runai_are_rounded_up_and_told(weight: str, ours: int, is_told: bool) -> None:
+def test_weights_of_runai_are_rounded_up_and_reported(
+    weight: str, ours: int, is_told: bool
+) -> None:
     done = runai.convert(objects(RUNAI.replace("Weight: 3", f"Weight: {weight}")))
     assert_accepted(done)
     (pool,) = of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"]
@@ -469,7 +471,7 @@ BAD_AMOUNTS = (
 
 
 @pytest.mark.parametrize(("peer", "text", "sentence"), BAD_AMOUNTS)
-def test_amount_that_is_none_is_told_with_object_and_field(
+def test_amount_that_is_none_is_reported_with_object_and_field(
     peer: Any, text: str, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):

@@ -253,7 +253,7 @@ def test_size_of_a_batch_script(lines: list[str], pods: int, gpus: int) -> None:
         ("--time=UNLIMITED --gres=gpu:2", 2, []),
     ],
 )
-def test_what_a_batch_script_cannot_carry_over_is_told(
+def test_what_a_batch_script_cannot_carry_over_is_reported(
     line: str, gpus: int, told: list[str]
 ) -> None:
     job, losses = job_of(line)

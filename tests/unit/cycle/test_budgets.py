@@ -27,7 +27,7 @@ def stored(month: str, milli_s: int) -> GpuProject:
     return replace(budgeted(), status=QueueStatus(node_pools=[PoolUse(name="default", month=use)]))
 
 
-def test_use_of_the_month_is_told_in_hours_and_exactly() -> None:
+def test_use_of_the_month_is_reported_in_hours_and_exactly() -> None:
     use = month_uses(budgeted(), {KEY: 5 * PER_GPU_HOUR + 400_000}, NOW_S)["default"]
     assert (use.month, use.gpu_hours) == ("2026-11", "5.1")
     assert use.milli_gpu_seconds == 5 * PER_GPU_HOUR + 400_000

@@ -281,7 +281,7 @@ def settled(ran: str) -> float:
     return found or 0
 
 
-async def test_evictions_are_told_apart_by_whether_the_beneficiary_ran() -> None:
+async def test_evictions_are_distinguished_by_whether_the_beneficiary_ran() -> None:
     before = settled("yes"), settled("no")
     stage = Stage(2, ApiServer())
     stage.start()

@@ -19,7 +19,7 @@ def eviction(name: str, beneficiary: str, reason: Reason = Reason.RECLAIMED) -> 
     return Eviction(pod(name), f"ns/{name}", reason, beneficiary, "")
 
 
-def test_nothing_is_released_or_evicted_for_others_and_the_reason_is_told() -> None:
+def test_nothing_is_released_or_evicted_for_others_and_the_reason_is_reported() -> None:
     plan = Plan(
         admissions=[admission("a"), admission("b", "nominated")],
         evictions=[

@@ -66,7 +66,7 @@ def test_nothing_is_counted_where_no_pool_asks_for_it() -> None:
     assert keeper.of_queue("a") == {}
 
 
-def test_accounts_are_told_at_most_once_a_minute() -> None:
+def test_accounts_are_reported_at_most_once_a_minute() -> None:
     state = state_of()
     keeper = PastUseKeeper(state)
     told: set[Amounts] = set()

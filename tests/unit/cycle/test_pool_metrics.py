@@ -38,7 +38,7 @@ def scraped(figures: PoolMetrics) -> dict[str, float]:
     return {name.removeprefix("ballast_pool_"): float(value) for name, value in samples}
 
 
-def test_free_cards_are_told_apart_from_pieces() -> None:
+def test_free_cards_are_distinguished_from_pieces() -> None:
     figures, seen = PoolMetrics(), snapshot(100)
     figures.look(Plan(), seen, pool_sums(seen))
     told = scraped(figures)

@@ -209,7 +209,7 @@ async def test_a_request_that_came_to_nothing_is_made_again_after_a_while(word: 
     assert scene.n_created == 2
 
 
-async def test_a_cluster_without_the_kind_is_told() -> None:
+async def test_a_cluster_without_the_kind_is_reported() -> None:
     scene = Scene(*gang(2), is_served=False)
     plan = await scene.look()
     assert "serves no ProvisioningRequest" in plan.waits["team-a/g"].detail

@@ -102,7 +102,7 @@ def test_figures_end_with_the_term() -> None:
     assert REGISTRY.get_sample_value("ballast_queue_quota_gpus", labels) is None
 
 
-def test_budget_and_its_use_are_told_where_they_are_known() -> None:
+def test_budget_and_its_use_are_reported_where_they_are_known() -> None:
     figures, hour = QueueMetrics(), 3_600_000
     of = '{node_pool="default",queue="a"}'
     share = QueueShare(month=MonthHours(10 * hour, 4 * hour, "1970-01"))

@@ -60,7 +60,7 @@ def test_all_problems_of_an_object_stand_in_one_condition() -> None:
 # -- queues ----------------------------------------------------------------------------------
 
 
-def test_cpu_and_memory_are_told_where_they_are_counted() -> None:
+def test_cpu_and_memory_are_reported_where_they_are_counted() -> None:
     share = QueueShare(
         quota=(4000, 64_000, 1 << 50), fair_share=(4000, 8000, 0), allocated=(1000, 2000, 512)
     )

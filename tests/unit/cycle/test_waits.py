@@ -108,7 +108,7 @@ def test_another_reason_is_told_but_not_every_few_seconds() -> None:
     assert note.reason is Reason.OVER_LIMIT
 
 
-def test_figures_that_changed_are_told_after_ten_minutes() -> None:
+def test_figures_that_changed_are_reported_after_ten_minutes() -> None:
     story = Story(pod("a").needs(1000).build())
     story.told(0, {"team-a/a": LACKS})
     story.told(SETTLE_S, {"team-a/a": LACKS})

@@ -27,12 +27,12 @@ async def not_leading() -> None:
     raise NotLeading("another leads")
 
 
-async def test_what_is_gone_is_done_and_what_fails_is_told() -> None:
+async def test_what_is_gone_is_done_and_what_fails_is_reported() -> None:
     assert await write_all([done(), gone()], at_once=1, what="status")
     assert not await write_all([failing(), done()], at_once=1, what="status")
 
 
-async def test_writes_that_fail_alike_are_told_in_one_line() -> None:
+async def test_writes_that_fail_alike_are_reported_in_one_line() -> None:
     with capture_logs() as logs:
         await write_all([failing() for _ in range(1000)], at_once=9, what="status")
     (line,) = logs

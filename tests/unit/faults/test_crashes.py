@@ -77,7 +77,7 @@ async def test_a_point_that_is_not_reached_is_no_crash_and_the_leader_tries_anot
 
 
 @pytest.mark.parametrize("stage", [True], indirect=True)
-async def test_a_program_that_ends_by_itself_is_no_crash_and_is_told(stage: Any) -> None:
+async def test_a_program_that_ends_by_itself_is_no_crash_and_is_reported(stage: Any) -> None:
     stage.programs["serve"].was_killed = False
     await crash_at_writes(stage, Random(1))
     assert set(stage.ended) == {"serve"}

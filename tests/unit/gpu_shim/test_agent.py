@@ -152,7 +152,7 @@ def pool(name: str, mode: Literal["Disabled", "Strict", "Fair"]) -> GpuNodePool:
     )
 
 
-def test_nothing_is_told_before_everything_is_known() -> None:
+def test_nothing_is_reported_before_everything_is_known() -> None:
     agent = Slices()
     follower = Follower(agent, is_by_pool=True)  # type: ignore[arg-type]
     for event in (Upserted(node_in("a")), Synced(GpuNode), Upserted(pool("a", "Strict"))):

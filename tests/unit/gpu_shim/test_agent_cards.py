@@ -67,7 +67,7 @@ def test_a_card_that_is_ill_is_shown_so_and_its_pods_stay(agent: Agent) -> None:
     assert list(agent.tenants) == ["pod"]
 
 
-def test_a_card_that_is_lost_while_nobody_has_it_is_still_shown(agent: Agent) -> None:
+def test_a_lost_card_that_no_pod_holds_is_still_shown(agent: Agent) -> None:
     known = cards(agent, device(0, "a"), device(1, "b"))
     known.begin(None)
     agent.apply(rows())

@@ -58,7 +58,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
             program.communicate()
 
 
-def test_the_pod_of_who_connected_is_told(door: Door) -> None:
+def test_the_pod_of_the_connected_process_is_found(door: Door) -> None:
     with door.knock("itself", GROUP) as connection:
         assert pod_of_peer(connection, door.proc) == UID
 

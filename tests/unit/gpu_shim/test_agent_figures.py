@@ -8,7 +8,7 @@ from gpu_shim.agent.observe import Figures, Parts
 from tests.unit.gpu_shim.test_agent_lending import Node
 
 
-def test_each_pod_is_told_beside_the_card_that_it_holds(tmp_path: Path) -> None:
+def test_each_pod_is_reported_beside_the_card_that_it_holds(tmp_path: Path) -> None:
     node = Node(tmp_path)
     states: dict[str, RowState] = {"runs": "bound", "comes": "reserved", "waits": "nominated"}
     cards = [CardShare(0, 500, 10)]

@@ -252,7 +252,7 @@ def test_a_process_that_has_the_number_by_now_is_not_killed(process: Process, gr
     assert process.program.poll() is None
 
 
-def test_a_container_whose_process_is_not_told_or_gone_is_not_ended(process: Process) -> None:
+def test_a_container_whose_process_is_unknown_or_gone_is_not_ended(process: Process) -> None:
     with pytest.raises(NotEndedError, match="does not tell"):
         process.end(SLICE, pid=0)
     process.program.kill()

@@ -35,7 +35,7 @@ def test_the_next_of_two_is_foreseen_with_the_lease_it_will_have() -> None:
     assert turn.terms == LeaseTerms("b", LEASE, 0, is_contended=True)
 
 
-def test_who_goes_on_does_so_without_being_closed() -> None:
+def test_a_tenant_that_goes_on_is_not_closed_in_between() -> None:
     node = node_of(("a", "1/4", "1", "x"), ("b", "3/4", "1", "x"))
     leases = list[str]()
     renewals = 0
@@ -68,7 +68,7 @@ def test_once_closed_the_holder_is_asked_for_like_everybody() -> None:
     assert turn.terms is not None
 
 
-def test_who_drains_long_is_stopped_earlier_next_time_too() -> None:
+def test_a_tenant_that_drains_long_is_stopped_earlier_next_time_too() -> None:
     node = node_of(("a", "1/2", "1", "x"), ("b", "1/2", "1", "x"))
     node.cards["x"].tenants["b"].drain_ns = 8 * MS
     node.pick("x", 0)

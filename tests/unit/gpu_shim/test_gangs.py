@@ -51,7 +51,7 @@ def test_a_gang_never_holds_a_part_of_its_cards() -> None:
     assert abs(share(node, "a", "x") - 0.5) < 0.02
 
 
-def test_a_gang_gets_on_all_cards_what_its_scarcest_gives_and_others_have_the_rest() -> None:
+def test_a_gang_gets_the_share_of_its_scarcest_card_on_all_cards_and_others_the_remainder() -> None:
     node = node_of(("g", "1/4", "xy"), ("a", "3/4", "x"))
     assert play(node, 30_000) == {"g": 0}
     assert abs(share(node, "g", "x") - 0.25) < 0.02

@@ -93,7 +93,7 @@ def test_a_file_that_is_none_is_nothing_known(health: Health, text: str) -> None
     assert not health.ill
 
 
-def test_a_boot_is_told_from_others(tmp_path: Path) -> None:
+def test_boots_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "id").write_text("abc\n")
     assert boot_id(tmp_path / "id") == "abc"
     assert boot_id(tmp_path / "none") == ""

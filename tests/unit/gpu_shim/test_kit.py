@@ -89,7 +89,7 @@ def test_a_share_may_be_off_by_a_point_and_what_one_lease_is_of_the_time() -> No
     assert points_off(ours, longest_s=1) == pytest.approx(5)
 
 
-def test_bars_are_told_in_words() -> None:
+def test_bars_are_reported_in_words() -> None:
     bars = (Bar(3, "ms", most=5), Bar(3, "%", least=97), Bar(3, "%", 24, 26))
     assert Line(1, "w", "v", bars).bar == "at most 5 ms, at least 97 %, 24 to 26 %"
 
@@ -125,7 +125,7 @@ def test_a_step_that_lasts_too_long_is_ended_and_its_lines_are_kept(
     assert [(line["value"], line["expected"]) for line in lines] == [("v", "as written")]
 
 
-def test_a_step_for_which_no_time_is_left_is_told(
+def test_a_step_for_which_no_time_is_left_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step, report = scripted(tmp_path, monkeypatch, LINE, 5), io.StringIO()

@@ -92,7 +92,7 @@ def test_kernels_of_three_seconds_are_repaid_too() -> None:
     assert abs(Fraction(card.tenants["a"].held_ns, card.now_ns) - Fraction(1, 4)) < Fraction(1, 50)
 
 
-def test_who_yields_early_is_charged_only_for_what_it_held() -> None:
+def test_a_tenant_that_yields_early_is_charged_only_for_the_time_it_held() -> None:
     card = card_of(("a", "1/2", "1"), ("b", "1/2", "1"))
     while card.now_ns < 10_000 * MS:
         grant = card.pick(card.now_ns)

@@ -57,7 +57,7 @@ def test_messages_come_out_whole_however_they_were_cut(
     assert len(found) == len(messages)
 
 
-def test_frames_of_connections_that_nobody_opened_are_skipped() -> None:
+def test_frames_of_unknown_connections_are_skipped() -> None:
     stray = struct.pack(">II", 7, 3) + b"???"
     whole = encode(Frame(PLUGIN, 3, FrameKind.REQUEST, b""))
     (found,) = Decoder().feed(stray + whole)

@@ -9,7 +9,7 @@ from gpu_shim.__main__ import unknown_settings
 SHIM = Path(__file__).parents[3] / "manifests" / "base" / "gpu-shim"
 
 
-def test_misspelt_variable_is_told_with_the_one_that_was_meant() -> None:
+def test_misspelt_variable_is_reported_with_the_one_that_was_meant() -> None:
     given = {"BALLAST_AGENT_DELIEVER": "environment", "BALLAST_AGENT_MODE": "fair", "PATH": "/bin"}
     assert unknown_settings(given) == {"BALLAST_AGENT_DELIEVER": "BALLAST_AGENT_DELIVER"}
 

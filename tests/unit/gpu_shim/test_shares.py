@@ -20,7 +20,7 @@ def test_what_is_left_is_split_equally_whatever_the_request() -> None:
     assert due == {"a": Fraction(1, 3), "b": Fraction(13, 30), "c": Fraction(7, 30)}
 
 
-def test_who_reaches_the_limit_drops_out_and_the_rest_is_split_again() -> None:
+def test_a_tenant_at_its_limit_drops_out_and_the_remainder_is_split_again() -> None:
     due = split([claim("a", "0.2", "0.25"), claim("b", "0.2", "0.4"), claim("c", "0.1")])
     assert due == {"a": Fraction(1, 4), "b": Fraction(2, 5), "c": Fraction(7, 20)}
 

@@ -131,7 +131,7 @@ def test_programs_get_the_same_as_json(agent: str) -> None:
         ("other", "", "Not Found"),
     ],
 )
-def test_whoever_else_answers_is_told_from_an_agent(
+def test_answers_of_other_programs_are_distinguished_from_an_agents(
     agent: str, path: str, page: str, why: str
 ) -> None:
     Agent.pages = [page]

@@ -110,7 +110,7 @@ async def test_a_connection_between_two_requests_may_rest() -> None:
         assert b"200" in await ask(stream)
 
 
-async def test_who_holds_every_place_keeps_nobody_out() -> None:
+async def test_a_client_with_all_connections_does_not_keep_others_out() -> None:
     async with listening(LONG) as listener:
         held = [await dial(listener) for _ in range(10)]
         stream = await dial(listener)

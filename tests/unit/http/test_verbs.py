@@ -105,7 +105,7 @@ def test_a_refused_planned_pod_is_told_of_every_node() -> None:
 @pytest.mark.parametrize(
     ("state", "epoch"), [("reserved", 3), ("reserved", 5), ("nominated", 4), ("reserved", 0)]
 )
-def test_a_row_of_another_plan_or_only_nominated_admits_nobody(state: str, epoch: int) -> None:
+def test_a_row_of_another_plan_or_only_nominated_admits_no_pod(state: str, epoch: int) -> None:
     planned = pod("a").needs(500).released("n1", epoch=4)
     held = row(planned.build(), part(0, 500), state=state, epoch=epoch)
     verdict = filter_nodes(book(node("n1", held).build()), claim(planned), ["n1"])
@@ -118,7 +118,7 @@ def test_a_bound_row_still_admits_its_pod() -> None:
     assert filter_nodes(book(node("n1", held).build()), claim(planned), ["n1"]).kept == ["n1"]
 
 
-def test_a_row_of_another_uid_admits_nobody() -> None:
+def test_a_row_of_another_uid_admits_no_pod() -> None:
     held = row(pod("a").uid("old").build(), part(0, 500), epoch=4)
     planned = pod("a").uid("new").needs(500).released("n1", epoch=4)
     assert filter_nodes(book(node("n1", held).build()), claim(planned), ["n1"]).kept == []
@@ -132,7 +132,7 @@ def test_a_planned_card_that_fell_ill_is_refused() -> None:
 
 
 @pytest.mark.parametrize("plan", ["n1", "x n1", "1 n1 n2", "-1 n1", "1 N1", "1  n1", "01 n1", " "])
-def test_a_plan_that_is_not_understood_admits_nobody(plan: str) -> None:
+def test_a_plan_that_is_not_understood_admits_no_pod(plan: str) -> None:
     told = pod("a").needs(500).direct().notes({"ballast.dev/plan": plan})
     verdict = filter_nodes(book(node("n1").build()), claim(told), ["n1"])
     assert reasons(verdict.unresolvable) == {"n1": Reason.NOT_PLANNED}
@@ -432,7 +432,7 @@ def test_what_victims_give_back_counts_for_the_share() -> None:
     assert kept(known, asked, {"n1": victims("uid-h-n1"), "n2": victims()}) == {"n1"}
 
 
-def test_a_planned_pod_preempts_nobody() -> None:
+def test_a_planned_pod_preempts_no_pod() -> None:
     known = book(full_node("n1"))
     assert not kept(known, claim(pod("a").needs(1000).released("n1")), {"n1": victims("uid-h-n1")})
 

@@ -202,7 +202,7 @@ def test_a_queue_gives_while_it_is_above_its_floor(kernel: ModuleType) -> None:
         assert (chosen(kernel, case) is not None) == is_possible
 
 
-def test_surplus_that_left_before_the_rest_is_given_once(kernel: ModuleType) -> None:
+def test_surplus_evicted_before_the_other_pods_is_released_once(kernel: ModuleType) -> None:
     pods = [Pod(), Pod(), Pod(owner=1, lost=9)]
     case = one_of(*pods, n=3, work=[Work(surplus=1), Work()], givers=[floored(3000, 0)])
     assert chosen(kernel, case) == {0, 1, 2}

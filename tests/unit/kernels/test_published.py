@@ -38,7 +38,7 @@ def test_what_is_too_small_for_a_pod_that_fits_is_wasted(kernel: ModuleType) -> 
     assert wastes(kernel, [1000, 300, 499], HALF) == 799
 
 
-def test_all_that_is_idle_is_wasted_on_who_does_not_fit(kernel: ModuleType) -> None:
+def test_all_idle_cards_are_waste_for_a_pod_that_does_not_fit(kernel: ModuleType) -> None:
     assert wastes(kernel, [400, 300], HALF) == 700
     assert wastes(kernel, [1000, 300], TypicalPod(11, 1, 500)) == 1300
     assert wastes(kernel, [400, 300], TypicalPod(11, 1, 500)) == 700
@@ -60,7 +60,7 @@ def test_the_card_by_which_waste_falls_most_is_the_best(kernel: ModuleType) -> N
     assert (scores.score[0], scores.card[0]) == (62, 1)
 
 
-def test_who_does_not_fit_has_no_score(kernel: ModuleType) -> None:
+def test_a_pod_that_does_not_fit_has_no_score(kernel: ModuleType) -> None:
     scores = scored(kernel, [400], Demand(1, 500), WHOLE)
     assert (scores.score[0], scores.card[0]) == (-1, -1)
 

@@ -25,12 +25,12 @@ def test_surplus_goes_by_weight(kernel: ModuleType) -> None:
     assert divide(kernel, 8000, [3, 1], [9000, 9000]) == ([6000, 2000], 0)
 
 
-def test_who_wants_less_leaves_the_rest_to_the_others(kernel: ModuleType) -> None:
+def test_a_queue_that_wants_less_leaves_the_remainder_to_others(kernel: ModuleType) -> None:
     rooms = [10000, 3000, 10000, 2000]
     assert divide(kernel, 20000, [1, 2, 3, 4], rooms) == ([5000, 3000, 10000, 2000], 0)
 
 
-def test_weight_zero_gets_nothing_and_what_nobody_may_have_is_left(kernel: ModuleType) -> None:
+def test_weight_zero_gets_nothing_and_what_no_queue_may_have_remains(kernel: ModuleType) -> None:
     assert divide(kernel, 5000, [0, 1], [9000, 2000]) == ([0, 2000], 3000)
 
 

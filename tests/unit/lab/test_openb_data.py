@@ -65,7 +65,7 @@ def test_columns_of_types_and_times_may_be_missing(tmp_path: Path) -> None:
     assert load_trace(tmp_path, "x", load_cluster(tmp_path)).shapes[0].models == ALL_MODELS
 
 
-def test_unknown_trace_is_told_with_those_that_are_there(tmp_path: Path) -> None:
+def test_unknown_trace_is_reported_with_those_that_are_there(tmp_path: Path) -> None:
     given.nodes(tmp_path, ("n1", 96000, 393216, 2, "T4"))
     given.pods(tmp_path, "b", ONE_GPU)
     given.pods(tmp_path, "a", ONE_GPU)
@@ -110,7 +110,7 @@ def test_two_nodes_of_one_name_are_refused(tmp_path: Path) -> None:
         load_cluster(tmp_path)
 
 
-def test_file_that_is_no_gzip_and_file_without_columns_are_told(tmp_path: Path) -> None:
+def test_file_that_is_no_gzip_and_file_without_columns_are_reported(tmp_path: Path) -> None:
     given.nodes(tmp_path, ("n1", 96000, 393216, 2, "T4"))
     (tmp_path / "openb_pod_list_x.csv.gz").write_bytes(b"no gzip")
     given.write(tmp_path / "openb_pod_list_y.csv", ("name", "cpu_milli"), [])

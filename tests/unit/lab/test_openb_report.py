@@ -112,7 +112,9 @@ def test_json_on_standard_output_is_nothing_but_json(folder: Path) -> None:
         ((), "no trace 'default'; there are: x"),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(folder: Path, words: tuple[str, ...], told: str) -> None:
+def test_bad_input_is_reported_in_one_sentence(
+    folder: Path, words: tuple[str, ...], told: str
+) -> None:
     result = ask("--data", folder, *words)
     assert result.exit_code != 0
     assert told in " ".join(result.output.split())

@@ -210,7 +210,7 @@ def test_a_sick_card_can_still_be_emptied() -> None:
     assert [r.uid for r in settled.rows] == [B.metadata.uid]
 
 
-def test_an_overbooked_card_is_told() -> None:
+def test_an_overbooked_card_is_reported() -> None:
     ledger = gpu_node("n1", 1).holds(row(A, part(0, 600)), row(B, part(0, 600))).build()
     assert overbooked(ledger) == ["n1/gpu0: rows hold 1200 milli and 19200 MiB of 1000 and 16000"]
     assert (
@@ -219,7 +219,7 @@ def test_an_overbooked_card_is_told() -> None:
     )
 
 
-def test_a_card_with_too_much_memory_given_away_is_told() -> None:
+def test_a_card_with_too_much_memory_given_away_is_reported() -> None:
     halves = [row(each, [CardShare(0, 500, 9000)]) for each in (A, B)]
     ledger = gpu_node("n1", 1).holds(*halves).build()
     assert overbooked(ledger) == ["n1/gpu0: rows hold 1000 milli and 18000 MiB of 1000 and 16000"]

@@ -203,7 +203,7 @@ def test_pod_that_is_counted_already_does_not_bar_itself() -> None:
     assert not census.can_stay(pod, 0, "later")
 
 
-def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
+def test_a_pod_cannot_stay_once_a_pod_that_its_affinity_requires_is_evicted() -> None:
     cluster = cluster_of("east")
     cluster.job("db", "a", on="n0", labels={"app": "db"})
     cluster.job("web", "a", on="n0", constraints=beside(ZONE, app="db"))
@@ -215,7 +215,7 @@ def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
     assert census.can_stay(web, 0, "now")
 
 
-def test_company_that_leaves_in_the_same_cycle_is_none_for_who_comes() -> None:
+def test_a_pod_evicted_in_the_same_cycle_does_not_satisfy_affinity() -> None:
     cluster = cluster_of("east")
     cluster.job("db", "a", on="n0", labels={"app": "db"})
     cluster.job("web", "a", constraints=beside(ZONE, app="db"))

@@ -229,7 +229,7 @@ class TestPlaces:
         (admission,) = decide(cluster.snapshot()).admissions
         assert admission.placements[0].cards[0].memory_mib == 16384
 
-    def test_promised_place_is_nobody_elses(self) -> None:
+    def test_nominated_place_is_not_given_to_another_pod(self) -> None:
         cluster = one_node(2)
         cluster.job("promised", "a", on="n0", cards=[0], state="nominated")
         cluster.job("next", "a", pods=2, min=1)
@@ -269,7 +269,7 @@ class TestPlaces:
         cluster.job("job", "a", constraints=constraints)
         assert nodes_of(decide(cluster.snapshot())) == {"job-0": "n1"}
 
-    def test_taints_keep_away_those_that_do_not_tolerate_them(self) -> None:
+    def test_taints_keep_away_pods_that_do_not_tolerate_them(self) -> None:
         cluster = one_node(1)
         cluster.nodes.clear()
         cluster.node("n0", gpus=1, taints=[("dedicated", "NoSchedule"), ("x", "PreferNoSchedule")])
@@ -317,7 +317,7 @@ class TestReasons:
         refused = decide(cluster.snapshot()).waits["ns/y"]
         assert refused.reason in (Reason.INSUFFICIENT_GPU, Reason.OVER_FAIR_SHARE)
 
-    def test_lack_of_cpu_is_told_apart_from_lack_of_cards(self) -> None:
+    def test_lack_of_cpu_is_distinguished_from_lack_of_cards(self) -> None:
         cluster = Cluster()
         cluster.node("n0", gpus=2, cpu=1000)
         cluster.project("a", 2)
@@ -349,7 +349,7 @@ class TestReasons:
         assert refused.reason is Reason.OVER_FAIR_SHARE
         assert "a would hold 2 GPUs, above its fair share of 1 GPU" in refused.detail
 
-    def test_nobody_who_got_everything_is_told_to_wait(self) -> None:
+    def test_a_workload_that_got_everything_is_not_told_to_wait(self) -> None:
         cluster = one_node()
         cluster.job("job", "a", pods=4, min=2)
         assert not decide(cluster.snapshot()).waits

@@ -23,7 +23,7 @@ def test_an_error_inside_does_not_leave_it_off() -> None:
     assert gc.isenabled()
 
 
-def test_who_had_it_off_keeps_it_off() -> None:
+def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
     try:
         with paused_collector():

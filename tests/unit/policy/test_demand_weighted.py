@@ -112,7 +112,7 @@ def test_nothing_starts_beyond_the_share_even_if_gpus_stay_idle() -> None:
     assert plan.waits["ns/large"].reason is Reason.OVER_FAIR_SHARE
 
 
-def test_one_gpu_is_told_in_the_singular() -> None:
+def test_one_gpu_is_reported_in_the_singular() -> None:
     cluster = pool_of(2)
     cluster.project("x", limit=1)
     cluster.job("runs", "x", on="n0")
@@ -159,7 +159,7 @@ def test_non_preemptible_work_stays_above_the_share() -> None:
 
 
 @pytest.mark.parametrize("way", ["pool", "stage"])
-def test_nobody_is_stopped_without_preemption(way: str) -> None:
+def test_no_pod_is_evicted_without_preemption(way: str) -> None:
     cluster = pool_of(4, has_preemption=way != "pool")
     cluster.project("x", limit=2)
     search(cluster, "x", 4, on="n0")

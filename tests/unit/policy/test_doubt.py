@@ -25,7 +25,7 @@ def borrowed(**taker: Any) -> Cluster:
     return cluster
 
 
-def test_nothing_is_reclaimed_for_work_in_doubt_and_it_is_told() -> None:
+def test_nothing_is_reclaimed_for_work_in_doubt_and_it_is_reported() -> None:
     plan = decide(borrowed(doubt=DOUBT).snapshot())
     assert plan.evictions == []
     assert plan.waits["ns/taker"] == DOUBT

@@ -81,7 +81,7 @@ def test_other_counted_resources_are_not_called_gpus() -> None:
     assert why(cluster).reason is Reason.INSUFFICIENT_NODE_RESOURCES
 
 
-def test_lack_of_cpu_beside_free_cards_is_told_apart() -> None:
+def test_lack_of_cpu_beside_free_cards_is_distinguished() -> None:
     cluster = cluster_of(8, cpu=500)
     cluster.job("job", "a", 1, cpu=1000)
     refused = why(cluster)
@@ -100,7 +100,7 @@ def test_pod_affinity_is_the_cause_only_where_there_is_room() -> None:
     assert why(cluster).reason is Reason.INSUFFICIENT_GPU
 
 
-def test_gang_that_fits_in_parts_only_is_told_so() -> None:
+def test_gang_that_fits_in_parts_only_is_reported() -> None:
     cluster = cluster_of(2, 2)
     cluster.job("first", "a", 1, on="n0")
     cluster.job("job", "a", 1, pods=4)
@@ -109,7 +109,7 @@ def test_gang_that_fits_in_parts_only_is_told_so() -> None:
     assert refused.detail == "ns/job: needs 1 GPU in each of 4 pods; only 3 of them fit at once"
 
 
-def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
+def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_reported() -> None:
     cluster = cluster_of(8, cpu=4000)
     cluster.job("first", "a", 1, cpu=1000, on="n0")
     cluster.job("job", "a", 1, pods=4, cpu=1000)
@@ -132,7 +132,7 @@ def test_unequal_pods_that_lack_cpu_together_are_not_told_that_gpus_lack() -> No
     assert "1 GPU with 3 CPU in one pod and 1 GPU with 2 CPU in one pod" in refused.detail
 
 
-def test_pods_that_exclude_one_another_are_told_so() -> None:
+def test_pods_that_exclude_one_another_are_reported() -> None:
     apart = Constraints(pod_anti_affinity=(PodTerm("host", (("app", "db"),)),))
     cluster = cluster_of()
     cluster.node("n0", gpus=4, labels={"host": "n0"})
@@ -140,7 +140,7 @@ def test_pods_that_exclude_one_another_are_told_so() -> None:
     assert why(cluster).reason is Reason.POD_AFFINITY_UNMET
 
 
-def test_pod_slots_that_lack_are_told_apart() -> None:
+def test_pod_slots_that_lack_are_distinguished() -> None:
     cluster = cluster_of(8, pods=1)
     cluster.job("job", "a", 1, pods=2)
     refused = why(cluster)
@@ -201,7 +201,7 @@ def test_most_free_gpus_of_one_node_are_named() -> None:
     assert why(cluster).detail == ("ns/job: needs 2 GPUs on one node; most free on one is 1 (n1)")
 
 
-def test_gpus_that_are_all_taken_are_told_apart_from_nodes_without_gpus() -> None:
+def test_gpus_that_are_all_taken_are_distinguished_from_nodes_without_gpus() -> None:
     taken, bare = cluster_of(2), cluster_of(0)
     taken.job("old", "a", 2, on="n0")
     for cluster in (taken, bare):
@@ -305,7 +305,7 @@ def test_share_of_a_project_with_several_pools_names_the_pool() -> None:
     assert "a would hold 3 GPUs in pool fast, above its fair share of 2 GPUs, so" in refused.detail
 
 
-def test_limit_is_told_with_what_is_needed() -> None:
+def test_limit_is_reported_with_what_is_needed() -> None:
     cluster = cluster_of(8)
     cluster.project("b", 2, limit=1)
     cluster.job("job", "b", 2)

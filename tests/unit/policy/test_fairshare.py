@@ -56,7 +56,7 @@ def test_share_is_quota_then_surplus_by_weight(
     assert [got.get((f"{name}-jobs", "reserved"), 0) for name in "abcdef"[: len(queues)]] == shares
 
 
-def test_limit_caps_the_share_and_the_others_have_the_rest() -> None:
+def test_limit_caps_the_share_and_other_queues_get_the_remainder() -> None:
     cluster = claims(12, 12, 12)
     cluster.project("a", 2, limit=4, weight=3)
     cluster.project("b", 2)
@@ -169,7 +169,7 @@ def test_shares_are_counted_per_node_pool() -> None:
     assert fair_shares(plan, "h100") == {"a": 3000, "b": 1000}
 
 
-def test_nodes_that_are_not_ready_are_nobodys_share() -> None:
+def test_nodes_that_are_not_ready_do_not_count_for_shares() -> None:
     cluster = claims(4, 8)
     cluster.node("n1", gpus=4, is_ready=False)
     cluster.project("a")
@@ -199,7 +199,7 @@ def test_published_figures_are_those_of_the_ledger() -> None:
     assert share.requested[GPU] == 5000
 
 
-def test_nobody_gets_more_than_its_limit_by_rounding() -> None:
+def test_no_queue_gets_more_than_its_limit_by_rounding() -> None:
     # KAI gives one of the two a whole GPU, and the other nothing.
     cluster = Cluster()
     cluster.node("n0", gpus=1)

@@ -57,7 +57,7 @@ def test_where_nothing_states_a_floor_the_snapshot_is_the_same() -> None:
     assert keep_floors(snapshot)[0] is snapshot
 
 
-def test_those_that_have_run_longest_are_kept() -> None:
+def test_replicas_that_have_run_longest_are_kept() -> None:
     c = cluster(quota=4)
     for name, ran in (("young", 10), ("old", 30), ("middle", 20)):
         replica(c, name, 2, on="n0", ran=ran)

@@ -166,7 +166,7 @@ def test_users_of_a_project_have_their_turns() -> None:
     assert got == {("bulk", "reserved"): 2, ("few", "reserved"): 2}
 
 
-def test_work_that_names_nobody_stands_beside_the_users() -> None:
+def test_work_without_a_user_counts_as_one_more_user() -> None:
     cluster = cluster_of(2, "a")
     cluster.job("bulk", "a", pods=10, min=1)
     cluster.job("bobs", "a", pods=2, min=1, user="bob")

@@ -110,7 +110,7 @@ class TestRules:
         cluster.job("new", "a", "0.5")
         assert places(decide(cluster.snapshot())) == {"new-0": ("n0", [card])}
 
-    def test_fragmentation_keeps_whole_cards_for_those_who_need_them(self) -> None:
+    def test_fragmentation_keeps_whole_cards_for_pods_that_need_them(self) -> None:
         cluster = pool_of("fgd")
         for name in ("n0", "n1"):
             cluster.node(name, gpus=4)

@@ -25,7 +25,7 @@ def pool_of(*gpus: int, **view: Any) -> Cluster:
     return cluster
 
 
-def test_best_priority_goes_first_whoever_it_belongs_to() -> None:
+def test_highest_priority_goes_first_whatever_the_project() -> None:
     cluster = pool_of(2)
     cluster.project("b")
     cluster.job("a-job", "a", 2, priority=60)
@@ -93,7 +93,7 @@ def test_work_that_could_never_start_holds_up_no_worse_priority(
     assert statuses(decide(cluster.snapshot())) == {"notebook-0": "reserved"}
 
 
-def test_who_may_hold_no_more_is_in_nobodys_way() -> None:
+def test_work_above_its_limit_does_not_block_other_work() -> None:
     cluster = pool_of(4, has_preemption=False)
     cluster.project("b", 1000, limit=1)
     cluster.job("bounded", "b", 2, priority=60)
@@ -130,7 +130,7 @@ def test_none_is_stopped_that_is_not_needed() -> None:
     assert statuses(decide(cluster.snapshot())) == {"bad-0": "evicted", "claim-0": "nominated"}
 
 
-def test_nobody_is_stopped_in_vain() -> None:
+def test_no_pod_is_evicted_in_vain() -> None:
     cluster = pool_of(4, 4)
     cluster.job("better", "a", 1, on="n0", priority=60)
     cluster.job("worse", "a", 4, on="n1", priority=40)
@@ -168,7 +168,7 @@ def test_better_work_takes_its_victims_before_worse_work_fills_in() -> None:
     assert statuses(plan) == {"worst-0": "evicted", "large-0": "nominated"}
 
 
-def test_nobody_is_stopped_where_the_stage_is_left_out() -> None:
+def test_no_pod_is_evicted_if_the_stage_is_left_out() -> None:
     cluster = pool_of(4)
     cluster.job("worst", "a", 4, on="n0", priority=40)
     cluster.job("claim", "a", 4, priority=90)
@@ -230,7 +230,7 @@ def test_work_that_gives_does_not_grow() -> None:
     }
 
 
-def test_nobody_is_stopped_before_the_delay_has_passed() -> None:
+def test_no_pod_is_evicted_before_the_delay_has_passed() -> None:
     cluster = pool_of(1)
     cluster.job("worst", "a", 1, on="n0", priority=10)
     cluster.job("claim", "a", 1, priority=90)

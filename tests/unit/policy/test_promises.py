@@ -38,7 +38,7 @@ def test_promise_comes_true_when_the_victims_are_gone() -> None:
     assert [p.cards[0].index for p in plan.admissions[0].placements] == [0, 1]
 
 
-def test_promise_is_kept_while_somebody_is_leaving() -> None:
+def test_nomination_is_kept_while_a_victim_is_terminating() -> None:
     cluster = promised()
     two_cards(cluster)
     cluster.job("victim", "b", on="n0", cards=[0], terminating=True)
@@ -66,7 +66,7 @@ def test_waiting_workload_is_told_what_ends_and_how_long_that_may_take() -> None
     assert plan.waits["ns/a-job"] == Refused(Reason.WAITING_FOR_VICTIMS, told)
 
 
-def test_a_grace_beyond_the_bound_is_told_as_the_bound() -> None:
+def test_a_grace_beyond_the_bound_is_reported_as_the_bound() -> None:
     cluster = promised()
     two_cards(cluster)
     leaves(cluster, "victim", "b", 0, grace_s=86_400)
@@ -86,7 +86,7 @@ def test_promise_is_kept_while_the_row_of_a_pod_that_is_gone_still_holds_its_pla
     assert plan.waits["ns/a-job"].reason is Reason.WAITING_FOR_VICTIMS
 
 
-def test_promise_is_dropped_when_nobody_is_leaving() -> None:
+def test_nomination_is_dropped_when_no_victim_is_terminating() -> None:
     cluster = promised()
     two_cards(cluster)
     cluster.job("squatter", "b", on="n0", cards=[0])
@@ -196,7 +196,7 @@ def moving(*, has_successor: bool) -> Cluster:
     return cluster
 
 
-def test_place_of_a_moved_pod_is_given_to_nobody_else() -> None:
+def test_place_of_a_moved_pod_is_not_given_to_another_pod() -> None:
     cluster = moving(has_successor=False)
     cluster.job("other", "a")
     plan = decide(cluster.snapshot())

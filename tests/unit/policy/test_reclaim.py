@@ -29,7 +29,7 @@ def evicted(cluster: Cluster) -> set[str]:
 class TestNotes:
     """What owners of reclaimed work are told: the figures by which the victims were chosen."""
 
-    def test_within_its_quota_the_quotas_are_told(self) -> None:
+    def test_within_its_quota_the_quotas_are_reported(self) -> None:
         # b holds less than its fair share of 6, since the free GPUs are on nodes of one GPU.
         cluster = full_node(4, a={"quota": 4}, b={"quota": 2})
         for number in range(4):
@@ -39,13 +39,13 @@ class TestNotes:
         cluster.job("a-job", "a", 2)
         assert notes(cluster) == {"a holds 0 GPUs (quota 4); b holds 4 GPUs (quota 2)"}
 
-    def test_above_its_quota_the_fair_shares_are_told(self) -> None:
+    def test_above_its_quota_the_fair_shares_are_reported(self) -> None:
         cluster = full_node(8, a={"quota": 1}, b={"quota": 1, "weight": 3})
         cluster.job("b-jobs", "b", pods=8, on="n0", min=1)
         cluster.job("a-job", "a", 2)
         assert notes(cluster) == {"a holds 0 GPUs (fair share 2); b holds 8 GPUs (fair share 6)"}
 
-    def test_queues_of_two_departments_are_told_with_their_departments(self) -> None:
+    def test_queues_of_two_departments_are_reported_with_their_departments(self) -> None:
         cluster = full_node(8)
         cluster.department("there", 6)
         cluster.department("here", 2)
@@ -82,7 +82,7 @@ class TestShares:
         cluster.job("a-job", "a", 1)
         assert counts(decide(cluster.snapshot()))["b-jobs", "evicted"] == 1
 
-    def test_taker_ends_at_its_fair_share(self) -> None:
+    def test_preemptor_stops_at_its_fair_share(self) -> None:
         cluster = full_node(8, a={"quota": 2, "weight": 1}, b={"quota": 2, "weight": 3})
         cluster.job("b-jobs", "b", pods=8, on="n0", min=1)
         cluster.job("a-jobs", "a", pods=8, min=1)
@@ -142,7 +142,7 @@ class TestShares:
             "train-0": "nominated",
         }
 
-    def test_pool_without_preemption_evicts_nobody(self) -> None:
+    def test_pool_without_preemption_evicts_no_pod(self) -> None:
         cluster = full_node(2, a={"quota": 2}, b={})
         cluster.pool("default", has_preemption=False)
         cluster.job("b-job", "b", 2, on="n0")
@@ -256,7 +256,7 @@ class TestVictims:
         cluster.job("a-job", "a", 2)
         assert evicted(cluster) == {"b-old-0"}
 
-    def test_nobody_goes_where_no_place_comes_of_it(self) -> None:
+    def test_no_pod_is_evicted_if_the_preemptor_would_not_fit(self) -> None:
         cluster = full_node(2, a={"quota": 2}, b={}, c={"quota": 2})
         cluster.node("n1", gpus=2)
         for node in ("n0", "n1"):

@@ -67,7 +67,7 @@ def test_a_gang_within_quota_gets_exactly_its_nodes() -> None:
     assert [each.demand.devices for each in found.wanted["ns/train"].pods] == [8, 8, 8, 8]
 
 
-def test_what_waits_for_quota_buys_nothing_and_is_told_so() -> None:
+def test_what_waits_for_quota_buys_nothing_and_is_reported() -> None:
     cluster = elastic()
     cluster.job("borrows", "b", gpus=8)
     found = asked(cluster)
@@ -129,7 +129,7 @@ def test_a_pod_larger_than_a_node_of_the_pool_buys_nothing() -> None:
     assert found.refused["ns/big"].startswith("new nodes do not help")
 
 
-def test_a_fraction_buys_nothing_and_is_told_so() -> None:
+def test_a_fraction_buys_nothing_and_is_reported() -> None:
     cluster = elastic()
     cluster.job("half", "a", gpus="0.5")
     found = asked(cluster)

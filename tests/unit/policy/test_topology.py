@@ -120,7 +120,7 @@ def test_groups_inside_a_group_have_their_own_domains_inside_its_domain() -> Non
     assert by_group["x"] | by_group["y"] <= {"r2", "r3"} or by_group["x"] == by_group["y"] == {"r0"}
 
 
-def test_what_runs_already_says_where_the_rest_goes() -> None:
+def test_running_pods_determine_the_domain_of_pending_ones() -> None:
     cluster = racks(6, 8)
     cluster.job("gang", "a", pods=1, on="r0-0", waiting=2, min=1, tree=near("rack", least=1))
     assert racks_of(allocated(cluster)) == ["r0", "r0"]

@@ -143,7 +143,7 @@ def test_one_replica_is_no_sharing() -> None:
         ("mixed", "NVIDIA-A100-SXM4-80GB", False),
     ],
 )
-def test_instances_that_pass_for_whole_gpus_are_told(
+def test_instances_that_pass_for_whole_gpus_are_reported(
     strategy: str, product: str, is_told: bool
 ) -> None:
     labels = {"nvidia.com/mig.strategy": strategy, "nvidia.com/gpu.product": product}
@@ -199,7 +199,7 @@ def test_priority_class_of_our_name_and_another_value_fails() -> None:
 
 
 @pytest.mark.parametrize(("value", "state"), [(1000, State.WARN), (0, State.OK)])
-def test_default_class_of_the_cluster_is_told(value: int, state: State) -> None:
+def test_default_class_of_the_cluster_is_reported(value: int, state: State) -> None:
     body = {"metadata": {"name": "usual"}, "value": value, "globalDefault": True}
     facts = good(priority_classes=[msgspec.convert(body, DefaultingClass)])
     told = finding(facts, "default priority")
@@ -234,7 +234,7 @@ def test_label_of_projects_namespaces() -> None:
     assert finding(facts, check).state is State.OK
 
 
-def test_namespace_of_two_projects_is_told() -> None:
+def test_namespace_of_two_projects_is_reported() -> None:
     facts = good(projects=[project("p", "vision"), project("q", "vision")])
     found = finding(facts, "one project per namespace")
     assert (found.state, found.found.endswith("vision (p, q)")) == (State.WARN, True)

@@ -36,13 +36,13 @@ def test_published_cards_are_counted() -> None:
     assert states(good(device_classes=[device_class()], slices=slices, nodes=nodes)) == {State.OK}
 
 
-def test_node_with_a_driver_and_a_device_plugin_is_told() -> None:
+def test_node_with_a_driver_and_a_device_plugin_is_reported() -> None:
     facts = good(device_classes=[device_class()], slices=[published("gpu", 8)])
     found = finding(facts, "DRA")
     assert (found.state, "gpu have cards" in found.found) == (State.WARN, True)
 
 
-def test_node_with_a_driver_on_which_the_node_agent_runs_is_told() -> None:
+def test_node_with_a_driver_on_which_the_node_agent_runs_is_reported() -> None:
     slices = [published("gpu", 8)]
     facts = good(
         device_classes=[device_class()],
@@ -63,7 +63,7 @@ def test_cards_that_claims_share_are_counted_where_a_node_has_no_others() -> Non
     assert (found.state, "claims may share" in found.found) == (State.WARN, True)
 
 
-def test_class_that_stands_for_another_resource_is_told() -> None:
+def test_class_that_stands_for_another_resource_is_reported() -> None:
     found = finding(good(device_classes=[device_class(mapped="example.com/gpu")]), "DRA")
     assert "example.com/gpu" in found.found
     assert states(good(device_classes=[device_class(mapped="nvidia.com/gpu")])) == {State.OK}

@@ -36,7 +36,7 @@ def test_of_several_budgets_a_task_knows_the_first_two_by_name() -> None:
     assert made.jobs["j"].tasks[0].view.budgets == ("default/a", "default/b")
 
 
-def test_a_cycle_that_breaks_a_budget_is_told() -> None:
+def test_a_cycle_that_breaks_a_budget_is_reported() -> None:
     made = world(jobs=JOBS, budgets=[{"name": "b", "jobs": ["j"], "minAvailable": 2}])
     outcome = read_plan(made, Plan(), 1)
     outcome.after["j/t-0"] = Place("evicted", "n0")

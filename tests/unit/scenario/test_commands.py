@@ -75,7 +75,7 @@ def test_run_writes_decisions_as_lines(mixed: Path, tmp_path: Path) -> None:
     assert lines[0]["tookUs"] >= 0
 
 
-def test_decisions_that_cannot_be_written_are_told_before_any_work(mixed: Path) -> None:
+def test_decisions_that_cannot_be_written_are_reported_before_any_work(mixed: Path) -> None:
     done = ballast("run", mixed, "--decisions", "/nowhere/decisions.jsonl")
     assert done.exit_code == 2
     assert "'/nowhere/decisions.jsonl': No such file or directory" in done.stderr
@@ -111,7 +111,7 @@ def test_what_has_no_case_in_it_is_one_that_failed(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
 
 
-def test_case_that_contradicts_itself_is_told_with_its_file(tmp_path: Path) -> None:
+def test_case_that_contradicts_itself_is_reported_with_its_file(tmp_path: Path) -> None:
     path = written(tmp_path, entry(id="nowhere", jobs=[job(on="n9")]))
     assert f"{path}: nowhere: j/t: there is no node n9" in ballast("run", path).stdout
 

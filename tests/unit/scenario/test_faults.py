@@ -94,7 +94,9 @@ IN_G = {"name": "t", "group": "g"}
         ),
     ],
 )
-def test_it_is_told_with_its_place_and_what_is_accepted(more: dict[str, Any], told: str) -> None:
+def test_it_is_reported_with_its_place_and_what_is_accepted(
+    more: dict[str, Any], told: str
+) -> None:
     assert list(faults_of(case(**more))) == [told]
 
 
@@ -103,7 +105,7 @@ def test_reason_that_is_none_is_answered_with_those_there_are() -> None:
     assert told.startswith("expect.jobs[j].reason: TooSlow is none; accepted: GangIncomplete, ")
 
 
-def test_groups_nested_without_end_are_told() -> None:
+def test_groups_nested_without_end_are_reported() -> None:
     group: dict[str, Any] = {"name": "g"}
     for _ in range(20):
         group = {"children": [group]}

@@ -51,7 +51,7 @@ def test_wrong_word_is_answered_with_the_right_ones() -> None:
     assert "expect.jobs[j].status" in told
 
 
-def test_wrong_version_and_missing_fields_are_told() -> None:
+def test_wrong_version_and_missing_fields_are_reported() -> None:
     assert why(scenario="v2").endswith("accepted: v1")
     with pytest.raises(ScenarioError, match="missing required field `nodes`"):
         case_of({"scenario": "v1", "id": "x"}, "f: x")
@@ -123,7 +123,7 @@ def test_other_yaml_in_a_folder_is_passed_over_but_not_when_it_is_named(tmp_path
     assert "time/slices" in only_reason(path)
 
 
-def test_file_that_is_no_yaml_or_json_is_told_in_one_line(tmp_path: Path) -> None:
+def test_file_that_is_no_yaml_or_json_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_text("a: [1\nb: 2")
     assert only_reason(path).startswith(f"{path}: not YAML: ")
@@ -192,14 +192,14 @@ def test_key_may_stand_for_one_that_was_merged(tmp_path: Path) -> None:
         ("f.yaml", "source: &a {more: *a}\nx-note: *a\n"),
     ],
 )
-def test_text_without_a_bottom_is_told(name: str, text: str, tmp_path: Path) -> None:
+def test_text_without_a_bottom_is_reported(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
     assert only_reason(path).endswith("it is nested too deeply")
 
 
 @pytest.mark.parametrize("name", ["f.yaml", "f.json", "f.jsonl", "folder"])
-def test_what_has_no_case_in_it_is_told(name: str, tmp_path: Path) -> None:
+def test_what_has_no_case_in_it_is_reported(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     if name == "folder":
         path.mkdir()
@@ -209,7 +209,7 @@ def test_what_has_no_case_in_it_is_told(name: str, tmp_path: Path) -> None:
     assert only_reason(path) == f"{path}: there is no case in this {what}"
 
 
-def test_missing_file_is_told() -> None:
+def test_missing_file_is_reported() -> None:
     assert "No such file" in only_reason(Path("/nowhere/f.yaml"))
 
 
@@ -221,7 +221,7 @@ def test_one_wrong_case_does_not_hide_the_others(tmp_path: Path) -> None:
     assert [broken.id for broken in loaded.broken] == ["bad"]
 
 
-def test_entry_that_is_no_mapping_is_told(tmp_path: Path) -> None:
+def test_entry_that_is_no_mapping_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     path.write_text("[3]")
     assert "case 1" in only_reason(path)

@@ -83,7 +83,7 @@ def test_decimal_seconds_of_steps_add_up() -> None:
     assert run(made).reasons == []
 
 
-def test_step_that_differs_is_told_with_its_number() -> None:
+def test_step_that_differs_is_reported_with_its_number() -> None:
     steps: list[dict[str, Any]] = [{}, {"expect": {"jobs": {"old": {"status": "running"}}}}]
     told = run(one_card(*LENT, steps=steps)).reasons
     assert told == ["step 2: old: expected it running, got 1 pending"]

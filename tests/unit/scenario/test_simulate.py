@@ -169,7 +169,7 @@ def test_repeated_evictions_and_those_without_outside_change_are_counted() -> No
     assert report.evicted_and_back == 0
 
 
-def test_a_bar_that_is_missed_is_told_and_so_is_one_of_no_figure() -> None:
+def test_a_bar_that_is_missed_is_reported_and_so_is_one_of_no_figure() -> None:
     told = run(nodes=[node(gpus=1)], arrivals=[line(at=0, run=600)]).as_json()
     assert not list(misses(told, {"total.lostPercent": 0}, {"queues.a.ended": 1}))
     assert list(misses(told, {"queues.*.ended": 0}, {"queues.b.ended": 1})) == [

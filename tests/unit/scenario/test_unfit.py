@@ -130,7 +130,7 @@ def test_number_where_a_text_belongs_is_to_be_quoted() -> None:
         ),
     ],
 )
-def test_key_that_is_wrong_is_told_with_its_mapping(more: dict[str, Any], told: str) -> None:
+def test_key_that_is_wrong_is_reported_with_its_mapping(more: dict[str, Any], told: str) -> None:
     assert why(entry(**more)) == f"f: {told}"
 
 
@@ -138,7 +138,7 @@ def test_key_that_is_wrong_is_told_with_its_mapping(more: dict[str, Any], told: 
     "more",
     [{"id": ""}, {"nodes": [node("")]}, {"queues": [queue("")]}, {"jobs": [job("")]}],
 )
-def test_name_that_is_empty_is_told(more: dict[str, Any]) -> None:
+def test_name_that_is_empty_is_reported(more: dict[str, Any]) -> None:
     assert why(entry(**more)).endswith('"" is not accepted; accepted: text that is not empty')
 
 

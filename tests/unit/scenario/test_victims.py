@@ -81,7 +81,7 @@ def test_victims_thanks_to_whom_more_starts_at_once_are_needed() -> None:
     assert wasted(of, plan) == []
 
 
-def test_victim_who_can_stay_if_another_task_starts_elsewhere_is_told() -> None:
+def test_victim_that_can_stay_if_another_task_starts_elsewhere_is_reported() -> None:
     tasks = [{"name": "small", "gpu": 1}, {"name": "large", "gpu": 2}]
     taker = job("b", "new", tasks=tasks, group={"min": 1})
     of = made(job("a", "old", on="n1"), taker, nodes=[node(gpus=2), node("n1", gpus=2)])
@@ -113,7 +113,7 @@ def test_minimum_of_an_elastic_job_is_left_out_together() -> None:
     assert wasted(of, plan)[0] == "a/t-0, a/t-1: could stay, c has its place without that"
 
 
-def test_move_that_is_not_needed_is_told() -> None:
+def test_move_that_is_not_needed_is_reported() -> None:
     nodes = [node("n0", 2), node("n1", 2)]
     of = made(job("a", "old", on="n0"), job("c", "new", gpu=2), nodes=nodes)
     plan = Planner(of).move("a/t", "n1", (0,), "c").nominate("c/t", "n0", (0, 1))
@@ -134,7 +134,7 @@ def test_victim_of_nobody_is_not_looked_at() -> None:
     assert wasted(of, Planner(of).evict("a/t")) == []
 
 
-def test_victims_for_somebody_who_gets_no_place_are_told() -> None:
+def test_victims_for_a_task_that_is_not_placed_are_reported() -> None:
     of = made(job("a", "old", on="n0"), job("c", "new"))
     told = wasted(of, Planner(of).evict("a/t", "c"))
     assert told == ["a/t: leaves for default/c, which gets no place for it"]

@@ -78,7 +78,7 @@ def near(**rule: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_it_is_told_with_its_place_and_is_no_fault(more: dict[str, Any], told: str) -> None:
+def test_it_is_reported_with_its_place_and_is_no_fault(more: dict[str, Any], told: str) -> None:
     found = case(**({"queues": TREE, "topologies": RACKS} | more))
     assert list(warnings_on(found)) == [told]
     assert not list(faults_of(found))

@@ -142,7 +142,7 @@ def test_twenty_gigabytes_hold_twenty_tasks_of_one() -> None:
     assert 20 * asked.memory_mib == made.cluster.free.memory_mib[0]
 
 
-def test_contradictions_are_told() -> None:
+def test_contradictions_are_reported() -> None:
     refuses("two jobs are named j", jobs=[job(), job()])
     refuses("two nodes are named n0", nodes=[node(), node()])
     refuses("j/t: there is no node n9", jobs=[job(on="n9")])

@@ -33,14 +33,14 @@ EMPTY = b'{"items": [], "metadata": {}}'
         ("apiVersion: other/v1\nkind: GpuProject\nmetadata: {name: a}\n", "has no GpuProject"),
     ],
 )
-def test_odd_file_of_queues_is_told_in_one_sentence(text: str, said: str) -> None:
+def test_odd_file_of_queues_is_reported_in_one_sentence(text: str, said: str) -> None:
     with pytest.raises(QueueFileError) as told:
         read_queues(Path("q.yaml"), text)
     assert str(told.value).startswith("q.yaml: ")
     assert said in str(told.value)
 
 
-def test_file_that_is_not_utf_8_is_told_so(tmp_path: Path) -> None:
+def test_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_bytes(b"kind: \xff\xfe")
     for args, given in ((["--queues", str(path)], None), (["--queues", "-"], b"\xff")):
@@ -49,7 +49,7 @@ def test_file_that_is_not_utf_8_is_told_so(tmp_path: Path) -> None:
         assert done.stderr.endswith(": not UTF-8\n")
 
 
-def test_page_that_cannot_be_written_is_told_before_the_first_look(tmp_path: Path) -> None:
+def test_page_that_cannot_be_written_is_reported_before_the_first_look(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "report.html"
     done = CliRunner().invoke(shadow, ["--html", str(path), "--kubeconfig", "/nowhere"])
     assert done.exit_code == 1

@@ -201,7 +201,7 @@ def test_a_node_offers_its_cards_as_the_class_of_their_driver_says() -> None:
     assert offers(state) is BY_NODE
 
 
-def test_class_that_is_made_anew_stays_when_the_end_of_the_old_one_is_told() -> None:
+def test_class_that_is_made_anew_stays_when_the_end_of_the_old_one_is_reported() -> None:
     state = state_of(host(), ledger(), published("gpu-0", "gpu-1"), device_class())
     state.apply(Removed(DeviceClass, "uid-of-the-old-one", "", "cards"))
     assert offers(state) is BY_CLAIM

@@ -70,7 +70,7 @@ def test_gpu_milli_is_what_healthy_cards_are_worth() -> None:
     assert state.differences().gpu_milli == {}
 
 
-def test_a_ledger_whose_node_is_gone_is_told() -> None:
+def test_a_ledger_whose_node_is_gone_is_reported() -> None:
     state = state_of(gpu_node("n1", 1).build())
     assert state.differences().without_node == {"n1"}
     state.apply(Removed(GpuNode, "uid-gpu-n1", "", "n1"))
@@ -101,7 +101,7 @@ def test_a_node_whose_device_plugin_shares_cards_is_not_used(
 
 
 @pytest.mark.parametrize("count", ["eight", "65", "-1", "08"])
-def test_labels_that_make_no_sense_are_told_and_give_no_cards(count: str) -> None:
+def test_labels_that_make_no_sense_are_reported_and_give_no_cards(count: str) -> None:
     state = state_of(node("n1").labels({"nvidia.com/gpu.count": count}).build())
     assert state.differences().to_create == {}
     (problem,) = map(str, state.problems())

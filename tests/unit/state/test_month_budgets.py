@@ -65,7 +65,7 @@ def replace_weights() -> GpuNodePool:
     return replace(built, spec=replace(built.spec, over_quota_weights="Disabled"))
 
 
-def test_budget_of_a_department_has_no_effect_and_is_told() -> None:
+def test_budget_of_a_department_has_no_effect_and_is_reported() -> None:
     queues = Queues()
     queues.set_department(department("d").quota(8, gpu_hours=10).build())
     assert queues.department_views["department/d"].pools["default"].gpu.month is None

@@ -55,7 +55,7 @@ def test_a_pod_without_gate_that_may_not_be_evicted_waits_for_a_plan() -> None:
     assert only(firm).pods[0].state == "gated"
 
 
-def test_gates_of_others_are_told_apart_from_ours() -> None:
+def test_gates_of_others_are_distinguished_from_ours() -> None:
     gated = pod("a").needs(500).build()
     assert only(gated).pods[0].other_gates == ()
 

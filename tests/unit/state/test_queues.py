@@ -48,7 +48,7 @@ def test_a_malformed_figure_of_cpu_binds_nobody_until_it_is_mended() -> None:
     assert problem.text.endswith("none is in force until it is corrected")
 
 
-def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
+def test_a_malformed_quota_keeps_the_last_good_one_and_is_reported() -> None:
     queues = Queues()
     queues.set_department(department("science").quota(8).build())
     queues.set_department(department("science").quota("eight", limit=9).build())
@@ -83,7 +83,7 @@ def test_a_mended_figure_is_no_problem_any_more() -> None:
     assert list(queues.problems()) == []
 
 
-def test_a_pool_listed_twice_counts_once_and_is_told() -> None:
+def test_a_pool_listed_twice_counts_once_and_is_reported() -> None:
     queues = Queues()
     queues.set_department(department("science").quota(1).quota(2).build())
     assert queues.department_views["department/science"].pools["default"].gpu.quota == 1000

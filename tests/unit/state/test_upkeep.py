@@ -128,7 +128,7 @@ def test_a_bound_pod_with_a_reserved_row_is_to_be_marked() -> None:
     assert state.rows_to_mark_bound() == {}
 
 
-def test_a_bound_pod_without_a_row_is_told_with_the_cards_of_its_binding() -> None:
+def test_a_bound_pod_without_a_row_is_reported_with_the_cards_of_its_binding() -> None:
     held = pod("a").needs(500).bound("n1").notes({"ballast.dev/cards": "3:500:8000"}).build()
     (lost,) = state_of(held, gpu_node("n1", 4).build()).lost_rows()
     assert (lost.pod.uid, lost.cards) == ("uid-a", tuple(part(3, 500)))
@@ -149,7 +149,7 @@ def test_a_bound_pod_holds_its_cards_until_its_lost_row_is_restored_or_it_is_gon
     assert free_cards(state, "n1") == [1000, 500, 1000]
 
 
-def test_a_released_pod_whose_row_is_gone_is_told() -> None:
+def test_a_released_pod_whose_row_is_gone_is_reported() -> None:
     released = pod("a").needs(500).released("n1").build()
     state = state_of(released)
     assert [p.uid for p in state.released_without_row()] == ["uid-a"]

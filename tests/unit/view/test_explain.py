@@ -206,7 +206,7 @@ def test_why_says_what_an_elastic_pool_buys_and_why_not(reads_pods: bool, asks: 
     assert "within its project's" in check("ns/more")[1]
 
 
-def test_budget_that_is_used_is_told_with_the_hours_that_would_help() -> None:
+def test_budget_that_is_used_is_reported_with_the_hours_that_would_help() -> None:
     cluster = Cluster()
     cluster.node("n0", gpus=4)
     cluster.project("a", quota=1)

@@ -78,7 +78,7 @@ def test_nothing_is_promised_above_the_quota_of_a_department() -> None:
     assert said(cluster, "wait").word != "promised"
 
 
-def test_work_above_quota_is_told_before_when_it_does_not_start() -> None:
+def test_work_above_quota_is_reported_before_when_it_does_not_start() -> None:
     cluster = full(a=1060)
     cluster.job("wait", "b", gpus=1, run=60)
     found = said(cluster, "wait")
@@ -142,7 +142,7 @@ def test_inference_need_not_say_when_it_ends() -> None:
     assert said(cluster, "wait").earliest
 
 
-def test_work_that_can_never_start_or_starts_after_the_horizon_is_told_so() -> None:
+def test_work_that_can_never_start_or_starts_after_the_horizon_is_reported() -> None:
     cluster = full(b=200_000, a=200_000)
     cluster.job("huge", "a", gpus=8, run=60)
     cluster.job("late", "b", gpus=1, run=60)
@@ -160,7 +160,7 @@ def test_work_that_came_after_the_look_has_no_forecast_yet() -> None:
     assert "ask again" in old.of(picture.snapshot.workloads["ns/wait"]).message
 
 
-def test_the_first_forecast_counts_and_is_told_with_the_next_one() -> None:
+def test_the_first_forecast_counts_and_is_reported_with_the_next_one() -> None:
     waits, runs = full(), full()
     waits.job("wait", "b", gpus=1)
     runs.job("wait", "b", gpus=1, on="n0", cards=[0], ran=0)

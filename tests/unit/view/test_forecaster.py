@@ -30,7 +30,7 @@ def missed() -> float:
     return REGISTRY.get_sample_value("ballast_view_forecasts_total", labels) or 0.0
 
 
-async def test_a_forecast_is_told_after_a_look_and_counted_when_it_came_due(
+async def test_a_forecast_is_reported_after_a_look_and_counted_when_it_came_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(forecaster, "EVERY_S", 0.01)

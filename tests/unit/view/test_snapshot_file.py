@@ -88,7 +88,7 @@ def test_names_are_hashed_alike_in_one_file_and_otherwise_in_the_next() -> None:
     assert sorted(after["waits"].values()) == sorted(before["waits"].values())
 
 
-def test_held_pods_are_left_out_and_told() -> None:
+def test_held_pods_are_left_out_and_reported() -> None:
     cluster = busy()
     late = cluster.workloads["ns/late"]
     pods = tuple(replace(pod, other_gates=(ANNOTATION_HOLD,)) for pod in late.pods)

@@ -227,7 +227,7 @@ async def test_what_is_known_of_a_workload_comes_before_what_is_tried(
         assert "minMember is 2 or less" in await answer.text()
 
 
-async def test_a_refusal_of_what_is_tried_is_told_in_its_place(
+async def test_a_refusal_of_what_is_tried_is_reported_in_its_place(
     begin: Begin, pretend: Pretend
 ) -> None:
     pretend.trying.clear()

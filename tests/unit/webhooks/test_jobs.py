@@ -341,7 +341,7 @@ def test_author_is_told_of_a_gang_whose_pods_are_created_one_after_the_other(
 
 
 @pytest.mark.parametrize("made", [app(resources={}), app("StatefulSet", {}), job(resources={})])
-def test_word_that_is_not_on_the_pod_template_is_told(made: Document) -> None:
+def test_word_that_is_not_on_the_pod_template_is_reported(made: Document) -> None:
     made = copy.deepcopy(made)
     made["metadata"]["annotations"] = {"gpu-fraction": "0.5", "example.com/other": "x"}
     (warning,) = decision_on(made).warnings
@@ -353,7 +353,7 @@ def test_word_that_is_not_on_the_pod_template_is_told(made: Document) -> None:
     assert decision_on(made).warnings == ()
 
 
-def test_label_that_is_not_on_the_pod_template_is_told() -> None:
+def test_label_that_is_not_on_the_pod_template_is_reported() -> None:
     made = app()
     made["metadata"]["labels"] = {names.LABEL_WORKLOAD_KIND: "interactive", "app": "llm"}
     (warning,) = decision_on(made).warnings

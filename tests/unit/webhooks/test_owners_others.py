@@ -57,7 +57,7 @@ from webhooks.owners.origin import NO_OWNER, Origin
         ),
     ],
 )
-def test_kind_is_told_by_labels_alone(
+def test_kind_follows_from_labels_alone(
     owner: Document, labels: dict[str, str], expected: Origin
 ) -> None:
     assert origin_of(child(owner, labels)) == expected

@@ -54,7 +54,7 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], Notes]] = {
 
 
 @pytest.mark.parametrize(("asked", "notes"), UNDERSTOOD.values(), ids=UNDERSTOOD)
-def test_share_is_told_in_our_words(asked: dict[str, str], notes: Notes) -> None:
+def test_share_is_translated(asked: dict[str, str], notes: Notes) -> None:
     after = stored(asking(asked))
     told = after["metadata"]["annotations"]
     assert {key: told[key] for key in notes} == notes
@@ -119,7 +119,7 @@ def test_share_goes_to_the_container_that_asked() -> None:
         ),
     ],
 )
-def test_annotations_of_others_are_told_in_ours(notes: Notes, expected: Notes) -> None:
+def test_annotations_of_other_schedulers_are_translated(notes: Notes, expected: Notes) -> None:
     told = stored(pod().noted(notes))["metadata"]["annotations"]
     assert {key: told[key] for key in expected} == expected
 

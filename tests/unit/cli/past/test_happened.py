@@ -39,7 +39,7 @@ class TestHistory:
         assert happened._is_of("pod:n/j", "j")
         assert not happened._is_of("pod:n/jj-1", "j")
 
-    def test_condition_that_is_false_is_told_so(self) -> None:
+    def test_condition_that_is_false_is_reported(self) -> None:
         condition = {"type": "Scheduled", "status": "False", "reason": "OverLimit",
                      "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
         group = {"metadata": {"name": "g", "namespace": "n"}, "status": {"conditions": [condition]}}
@@ -55,7 +55,7 @@ class TestHistory:
             ("0:500:8192,2:500:8192", "on n1, cards 0 (0.5), 2 (0.5)"),
         ],
     )
-    def test_a_started_pod_is_told_with_its_cards(self, annotation: str, told: str) -> None:
+    def test_a_started_pod_is_reported_with_its_cards(self, annotation: str, told: str) -> None:
         meta = {
             "namespace": "n",
             "name": "p",
