@@ -1,7 +1,6 @@
-"""Damages valid inputs slightly: their bytes, or the tree that they encode.
+"""Damages valid inputs slightly: the bytes, or the encoded tree.
 
-All damage follows from a number that Hypothesis draws, so the number that it prints reproduces a
-failure.
+All damage follows from a number that Hypothesis draws, so the printed number reproduces a failure.
 """
 
 import copy
@@ -29,7 +28,7 @@ PIECE: Final = 12
 
 Check = Callable[[bytes], None]
 
-#: Values that replace those of a tree.
+#: Values that replace values of a tree.
 VALUES: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 0.5, -0.0, 1e308,
     "", " ", "a", "0", "-1", "1e3", "NaN", "0.5", "500m", "8Gi", "1 n1", "n1 1 1", "a=1,b=2", ",",
@@ -42,8 +41,8 @@ BYTES: Final = (
     b":", b"\\u0000", b"\\ud800", b"1e999", b"-0", b"[" * 2000, b'{"a":' * 2000, b"9" * 5000, b"\n",
     b"&a [*a]", b"<<: *a", b"!!python/object:x {}", b"? ", b"- ", b"---\n", b"%YAML 1.1\n", b"#",
 )  # fmt: skip
-#: Shorter pieces for PyYAML's Python parser, whose time is quadratic in the depth of brackets. They
-#: are still too deep for it.
+#: Shorter pieces for PyYAML's Python parser, whose time is quadratic in the depth of brackets;
+#: still too deep for the parser.
 SHORT_BYTES: Final = tuple(each[:400] for each in BYTES)
 
 
