@@ -252,7 +252,7 @@ def _without_null(found: Json) -> Json:
     """The node without null, if it is a union with null: an optional field is absent, not null."""
     options: list[Json] = [one for one in found.get("anyOf", ()) if one != {"type": "null"}]
     if len(options) == 1:
-        return _kept(found, "description") | options[0]
+        return options[0] | _kept(found, "description")
     return found
 
 
