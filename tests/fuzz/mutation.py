@@ -41,8 +41,8 @@ BYTES: Final = (
     b":", b"\\u0000", b"\\ud800", b"1e999", b"-0", b"[" * 2000, b'{"a":' * 2000, b"9" * 5000, b"\n",
     b"&a [*a]", b"<<: *a", b"!!python/object:x {}", b"? ", b"- ", b"---\n", b"%YAML 1.1\n", b"#",
 )  # fmt: skip
-#: Shorter pieces for PyYAML's Python parser, whose time is quadratic in the depth of brackets;
-#: still too deep for the parser.
+#: Shorter pieces for PyYAML's Python parser, since the parser's time is quadratic in the depth of
+#: brackets; still too deep for the parser.
 SHORT_BYTES: Final = tuple(each[:400] for each in BYTES)
 
 
