@@ -25,18 +25,34 @@ class _Project:
     """Workloads of the first kinds and non-preemptible ones of a project in a node pool.
 
     `held` is their total allocation, `held_by` the allocation by workload key. `running` has the
-    preemptible ones, and `first` those of them that precede training.
+    preemptible ones. Requests in MiB are measured on `card_mib`, the pool's smallest card.
     """
 
+    queue: Queue
+    card_mib: int
     held: Amounts = NOTHING
     held_by: dict[str, Amounts] = field(default_factory=dict)
     running: dict[str, WorkloadView] = field(default_factory=dict)
-    first: dict[str, WorkloadView] | None = None
+    _first: dict[str, WorkloadView] | None = None
 
     def count(self, key: str, amounts: Amounts) -> None:
         """Add to the allocation of the workload."""
         self.held = _plus(self.held, amounts)
         self.held_by[key] = _plus(self.held_by.get(key, NOTHING), amounts)
+
+    def first(self) -> Mapping[str, WorkloadView]:
+        """The workloads of `running` that precede training."""
+        if self._first is None:
+            self._first, total = {}, self.held_by_others()
+            for each in sorted(self.running.values(), key=by_priority):
+                more = _plus(total, size_of(each, self.card_mib))
+                if all(map(le, more, self.queue.quota)):
+                    total, self._first[each.key] = more, each
+        return self._first
+
+    def held_by_others(self) -> Amounts:
+        """The allocation of workloads that are not in `running`."""
+        return _minus(self.held, sum_amounts([self.held_by[key] for key in self.running]))
 
 
 @dataclass(slots=True, eq=False)
@@ -71,35 +87,13 @@ class FirstKinds:
         if workload.kind not in FIRST_KINDS:
             return False
         of = self._of(project)
-        first, card_mib = self._first(project), self._card_mib(project)
         if workload.key in of.running:
-            return workload.key in first
-        before = [each for each in first.values() if each.priority >= workload.priority]
-        total = sum_amounts(
-            [self._held_by_others(of), *(size_of(each, card_mib) for each in before)]
-        )
+            return workload.key in of.first()
+        before = [each for each in of.first().values() if each.priority >= workload.priority]
+        sizes = (size_of(each, of.card_mib) for each in (*before, workload))
+        total = sum_amounts([of.held_by_others(), *sizes])
         total = _minus(total, of.held_by.get(workload.key, NOTHING))
-        return all(map(le, _plus(total, size_of(workload, card_mib)), project.quota))
-
-    def _first(self, project: Queue) -> Mapping[str, WorkloadView]:
-        """The running workloads that precede training."""
-        of = self._of(project)
-        if of.first is None:
-            of.first, total, card_mib = {}, self._held_by_others(of), self._card_mib(project)
-            for each in sorted(of.running.values(), key=by_priority):
-                more = _plus(total, size_of(each, card_mib))
-                if all(map(le, more, project.quota)):
-                    total, of.first[each.key] = more, each
-        return of.first
-
-    def _card_mib(self, project: Queue) -> int:
-        """The memory of the pool's smallest card, on which requests in MiB are measured."""
-        pools = (each for each in self.queues.values() if each.by_name.get(project.name) is project)
-        return next(pools).smallest_card_mib
-
-    def _held_by_others(self, of: _Project) -> Amounts:
-        """The allocation of workloads that are not in `running`."""
-        return _minus(of.held, sum_amounts([of.held_by[key] for key in of.running]))
+        return all(map(le, total, project.quota))
 
     def _of(self, project: Queue) -> _Project:
         if self._projects is None:
@@ -109,7 +103,11 @@ class FirstKinds:
                     self._read(workload)
             for queue, key, amounts in self._started:
                 self._of(queue).count(key, amounts)
-        return self._projects.setdefault(project, _Project())
+        found = self._projects.get(project)
+        if found is None:
+            pools = (q for q in self.queues.values() if q.by_name.get(project.name) is project)
+            found = self._projects[project] = _Project(project, next(pools).smallest_card_mib)
+        return found
 
     def _read(self, workload: WorkloadView) -> None:
         for pod in live_pods(workload):
