@@ -89,9 +89,7 @@ class UnledgeredKeeper:
             why = SENTENCES[Reason.UNLEDGERED]
             outcome = await self._writer.delete(facts, Reason.UNLEDGERED, why, grace_s=grace_s)
         else:
-            outcome = await self._writer.evict_by_name(
-                facts.namespace, facts.name, facts.uid, grace_s=grace_s
-            )
+            outcome = await self._writer.evict(facts, grace_s=grace_s)
         if outcome == "done":
             metrics.EVICTED.labels(Reason.UNLEDGERED, "", "").inc()
         log.info("evicted a pod without a row", pod=_key(facts), outcome=outcome)

@@ -130,31 +130,17 @@ class PodWriter:
             return await self._patch(pod, ungate_patch(pod, labels)) == "done"
 
     async def evict(
-        self, pod: PodView, *, grace_s: int | None = None, is_dry_run: bool = False
+        self, pod: PodView | PodFacts, *, grace_s: int | None = None, is_dry_run: bool = False
     ) -> Outcome:
         """Evict the pod; `refused` if a disruption budget does not allow it."""
-        return await self.evict_by_name(
-            pod.namespace, pod.name, pod.uid, grace_s=grace_s, is_dry_run=is_dry_run
-        )
-
-    async def evict_by_name(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        *,
-        grace_s: int | None,
-        is_dry_run: bool = False,
-    ) -> Outcome:
-        """Like `evict`, for a pod without a view."""
         try:
             answer = await self._client.evict(
-                namespace, name, uid=uid, grace_s=grace_s, is_dry_run=is_dry_run
+                pod.namespace, pod.name, uid=pod.uid, grace_s=grace_s, is_dry_run=is_dry_run
             )
         except NotLeading:
             raise
         except KubeError as error:
-            log.warning("eviction failed", pod=f"{namespace}/{name}", error=str(error))
+            log.warning("eviction failed", pod=f"{pod.namespace}/{pod.name}", error=str(error))
             return _without_answer(error)
         if isinstance(answer, EvictionRefused):
             return "refused"
