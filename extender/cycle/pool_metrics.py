@@ -124,8 +124,7 @@ def fairness_index(shares: Iterable[QueueShare]) -> float:
     """
     parts = []
     for share in shares:
-        owed = min(share.fair_share[GPU], share.requested[GPU])
-        if owed > 0:
+        if (owed := share.owed_milli) > 0:
             parts.append(min(share.allocated[GPU], owed) / owed)
     squares = sum(part * part for part in parts)
     return sum(parts) ** 2 / (len(parts) * squares) if squares else 1.0
@@ -133,4 +132,4 @@ def fairness_index(shares: Iterable[QueueShare]) -> float:
 
 def _idle(free: int, shares: Iterable[QueueShare]) -> int:
     """Milli-GPU that are free although the queues request them."""
-    return min(free, sum(max(0, each.requested[GPU] - each.allocated[GPU]) for each in shares))
+    return min(free, sum(each.waiting_milli for each in shares))

@@ -118,9 +118,9 @@ def _figures(share: QueueShare) -> Iterator[tuple[str, int]]:
         yield "ballast_queue_limit_gpus", limit
     yield "ballast_queue_fair_share_gpus", share.fair_share[GPU]
     yield "ballast_queue_requested_gpus", share.requested[GPU]
-    yield "ballast_queue_owed_gpus", _owed(share)
+    yield "ballast_queue_owed_gpus", share.owed_milli
     yield "ballast_queue_held_gpus", held
-    yield "ballast_queue_borrowed_gpus", max(0, held - quota)
+    yield "ballast_queue_borrowed_gpus", share.borrowed_milli
     yield "ballast_queue_non_preemptible_gpus", share.allocated_non_preemptible[GPU]
 
 
@@ -132,14 +132,10 @@ def _months(share: QueueShare, now_s: int) -> Iterator[tuple[str, int]]:
             yield "ballast_queue_month_used_gpu_hours", share.month.used
 
 
-def _owed(share: QueueShare) -> int:
-    return min(share.fair_share[GPU], share.requested[GPU])
-
-
 def _rates(share: QueueShare) -> _Rates:
     """What each second adds to `_SUMS`."""
     held, quota = share.allocated[GPU], share.quota[GPU]
-    return max(0, _owed(share) - held), min(held, quota), max(0, held - quota)
+    return max(0, share.owed_milli - held), min(held, quota), share.borrowed_milli
 
 
 def _advanced(sums: _Rates, rates: _Rates, elapsed_s: int) -> _Rates:

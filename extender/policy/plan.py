@@ -9,6 +9,7 @@ from msgspec import Struct
 from extender.api.kinds import CardShare
 from extender.api.reasons import Reason, Refused
 from extender.state.model import (
+    GPU,
     NOTHING,
     UNLIMITED,
     Amounts,
@@ -163,6 +164,21 @@ class QueueShare:
     allocated: Amounts = NOTHING
     allocated_non_preemptible: Amounts = NOTHING
     requested: Amounts = NOTHING
+
+    @property
+    def owed_milli(self) -> int:
+        """Milli-GPU that the queue is owed: the smaller of fair share and request."""
+        return min(self.fair_share[GPU], self.requested[GPU])
+
+    @property
+    def borrowed_milli(self) -> int:
+        """Milli-GPU that the queue holds above its quota."""
+        return max(0, self.allocated[GPU] - self.quota[GPU])
+
+    @property
+    def waiting_milli(self) -> int:
+        """Milli-GPU that the queue requests and does not hold."""
+        return max(0, self.requested[GPU] - self.allocated[GPU])
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ def all_figures(plan: Plan, snapshot: Snapshot) -> Iterator[QueueFigures]:
 def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFigures:
     """The queue's quota, limits, shares and use in the pool."""
     share = plan.shares.get((queue, pool), QueueShare())
-    quota, limit, held = share.quota[GPU], share.limit[GPU], share.allocated[GPU]
+    quota, limit = share.quota[GPU], share.limit[GPU]
     view = snapshot.queues.get(queue)
     month = share.month
     is_known = month is not None and month.is_known_at(snapshot.now_s)
@@ -37,9 +37,9 @@ def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFi
         quota=format_gpus(quota) if is_limited(quota) else "unlimited",
         limit=format_gpus(limit) if is_limited(limit) else "",
         fair_share=format_gpus(share.fair_share[GPU]),
-        held=format_gpus(held),
-        borrowed=format_gpus(max(0, held - quota)),
-        waiting=format_gpus(max(0, share.requested[GPU] - held)),
+        held=format_gpus(share.allocated[GPU]),
+        borrowed=format_gpus(share.borrowed_milli),
+        waiting=format_gpus(share.waiting_milli),
         gpu_hours_per_month=month.budget // PER_GPU_HOUR if month else None,
         gpu_hours_used=format_gpu_hours(month.used) if month and is_known else "",
     )

@@ -90,9 +90,9 @@ def _summary(shares: Sequence[QueueShare], pods: PodCounts) -> QueueSummary:
         limit=format_gpus(sum(limits)) if is_limited else "unlimited",
         fair_share=format_gpus(sum(share.fair_share[GPU] for share in shares)),
         allocated=format_gpus(sum(share.allocated[GPU] for share in shares)),
-        borrowed=format_gpus(sum(max(0, s.allocated[GPU] - s.quota[GPU]) for s in shares)),
+        borrowed=format_gpus(sum(share.borrowed_milli for share in shares)),
         requested=format_gpus(sum(share.requested[GPU] for share in shares)),
-        waiting=format_gpus(sum(max(0, s.requested[GPU] - s.allocated[GPU]) for s in shares)),
+        waiting=format_gpus(sum(share.waiting_milli for share in shares)),
         pending_pods=n_pending,
         running_pods=n_running,
     )
