@@ -56,21 +56,15 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
     for queue in of_users:
         queue.quota = NOTHING
     sum_requests(all_queues)
-    _divide_exactly(queues, all_queues, 0)
+    wants = [demands(all_queues, r, is_leaving_counted=False) for r in RESOURCES]
+    _divide(queues, wants, 0, is_rounded=False)
+    unbent = {queue: frozen(queue.share) for queue in all_queues}
     is_bent = usage_weight_milli > 0 and any(map(_has_past_use, all_queues))
-    unbent = {queue: queue.exact_share for queue in all_queues}
     if is_bent:
-        _divide_exactly(queues, all_queues, usage_weight_milli)
-    in_quota = _divide_pool(queues, all_queues, usage_weight_milli, is_leaving_counted=False)
+        _divide(queues, wants, usage_weight_milli, is_rounded=False)
     for queue in all_queues:
-        queue.share_to_keep = frozen(queue.share)
-        queue.share_to_take = larger(queue.share, in_quota[queue])
-    if any(any(queue.leaving) for queue in queues.roots):
-        in_quota = _divide_pool(queues, all_queues, usage_weight_milli, is_leaving_counted=True)
-        for queue in all_queues:
-            to_take = larger(queue.share, in_quota[queue])
-            queue.share_to_take = smaller(queue.share_to_take, to_take)
-            queue.share_to_keep = larger(queue.share_to_keep, queue.share)
+        queue.exact_share = frozen(queue.share)
+    _set_rounded_shares(queues, all_queues, wants, usage_weight_milli)
     if is_bent:
         for queue in all_queues:
             queue.is_bent = True
@@ -79,7 +73,7 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
             exact_share = _rounded_up(queue, queue.exact_share)
             queue.share_to_keep = larger(queue.share_to_keep, larger(unbent_share, exact_share))
     if of_users:
-        _divide_quotas(all_queues)
+        _divide_quotas(all_queues, wants)
     set_dues(queues, all_queues)
     for queue in all_queues if is_bent else ():
         queue.unbent_due = _due(queues, queue, unbent[queue])
@@ -179,38 +173,44 @@ def fit_weights(weights: Sequence[int]) -> list[int]:
     return [max(1, weight >> shift) if weight else 0 for weight in small]
 
 
-def _divide_pool(
+def _divide(
+    queues: PoolQueues, wants: Sequence[_Wants], usage_weight_milli: int, *, is_rounded: bool
+) -> None:
+    """Set `share` of every queue for these demands, one for each resource."""
+    for resource in RESOURCES:
+        division = _Division(
+            resource, wants[resource], usage_weight_milli, queues.capacity[resource], is_rounded
+        )
+        division.divide(queues.roots)
+
+
+def _set_rounded_shares(
     queues: PoolQueues,
     all_queues: Sequence[Queue],
+    wants: Sequence[_Wants],
     usage_weight_milli: int,
-    *,
-    is_leaving_counted: bool,
-) -> dict[Queue, list[int]]:
-    """Set the shares; returns the demand of every queue within its quota."""
-    in_quota: dict[Queue, list[int]] = {queue: [] for queue in all_queues}
-    for resource in RESOURCES:
-        wants = demands(all_queues, resource, is_leaving_counted=is_leaving_counted)
-        division = _Division(resource, wants, usage_weight_milli, queues.capacity[resource])
-        division.divide(queues.roots, queues.capacity[resource])
-        for queue in all_queues:
-            in_quota[queue].append(min(queue.quota[resource], wants[queue]))
-    return in_quota
-
-
-def _divide_exactly(
-    queues: PoolQueues, all_queues: Sequence[Queue], usage_weight_milli: int
 ) -> None:
-    """Set the exact shares, rounded only to single units."""
-    for resource in RESOURCES:
-        wants = demands(all_queues, resource, is_leaving_counted=False)
-        capacity = queues.capacity[resource]
-        division = _Division(resource, wants, usage_weight_milli, capacity, is_rounded=False)
-        division.divide(queues.roots, capacity)
+    """Set the shares, with and without terminating pods, and what reclaim lets a queue take and
+    keep of them."""
+    _divide(queues, wants, usage_weight_milli, is_rounded=True)
     for queue in all_queues:
-        queue.exact_share = frozen(queue.share)
+        queue.share_to_keep = frozen(queue.share)
+        queue.share_to_take = _share_to_take(queue, wants)
+    if any(any(queue.leaving) for queue in queues.roots):
+        more_wants = [demands(all_queues, r, is_leaving_counted=True) for r in RESOURCES]
+        _divide(queues, more_wants, usage_weight_milli, is_rounded=True)
+        for queue in all_queues:
+            to_take = _share_to_take(queue, more_wants)
+            queue.share_to_take = smaller(queue.share_to_take, to_take)
+            queue.share_to_keep = larger(queue.share_to_keep, queue.share)
 
 
-def _divide_quotas(all_queues: Sequence[Queue]) -> None:
+def _share_to_take(queue: Queue, wants: Sequence[_Wants]) -> Amounts:
+    """The share or, if that is larger, the demand within the quota."""
+    return larger(queue.share, [min(queue.quota[r], wants[r][queue]) for r in RESOURCES])
+
+
+def _divide_quotas(all_queues: Sequence[Queue], wants: Sequence[_Wants]) -> None:
     """Give the users of a project equal parts of its quota, up to their demand.
 
     What exceeds the demand is divided equally. An unlimited GPU quota counts as the project's
@@ -219,7 +219,6 @@ def _divide_quotas(all_queues: Sequence[Queue]) -> None:
     parts: dict[Queue, list[int]] = {queue: [] for queue in all_queues if queue.is_user}
     projects = {queue.parent: queue.parent.children for queue in parts if queue.parent}
     for resource in RESOURCES:
-        wants = demands(all_queues, resource, is_leaving_counted=False)
         for project, users in projects.items():
             quota = project.quota[resource]
             if resource == GPU and quota >= UNLIMITED:
@@ -227,7 +226,7 @@ def _divide_quotas(all_queues: Sequence[Queue]) -> None:
             grants = array("q", [UNLIMITED if quota >= UNLIMITED else 0 for _ in users])
             if quota < UNLIMITED:
                 ones = array("q", [1 for _ in users])
-                rooms = array("q", [wants[user] for user in users])
+                rooms = array("q", [wants[resource][user] for user in users])
                 left = shares.divide(quota, ones, rooms, ones, grants)
                 grants = array("q", [grant + left // len(users) for grant in grants])
             for user, grant in zip(users, grants, strict=True):
@@ -244,12 +243,12 @@ class _Division:
     wants: _Wants
     usage_weight_milli: int
     capacity: int
-    is_rounded: bool = True
+    is_rounded: bool
 
-    def divide(self, queues: Sequence[Queue], total: int) -> None:
-        """Divide `total` among sibling queues, and each share among the queue's children."""
-        self._divide_level(queues, total)
-        parents = [queue for queue in queues if queue.children]
+    def divide(self, roots: Sequence[Queue]) -> None:
+        """Divide the capacity among the roots, and each share among the queue's children."""
+        self._divide_level(roots, self.capacity)
+        parents = [queue for queue in roots if queue.children]
         for parent in parents:
             self._divide_level(parent.children, parent.share[self.resource])
             parents.extend(child for child in parent.children if child.children)
