@@ -38,12 +38,6 @@ def decay(usage: Amounts, elapsed_s: int, half_life_s: int) -> Amounts:
     return gpu, cpu, memory
 
 
-def add(usage: Amounts, held: Amounts, elapsed_s: int) -> Amounts:
-    """The account after `held` was held for `elapsed_s` seconds, without decay."""
-    gpu, cpu, memory = (amount + have * elapsed_s for amount, have in zip(usage, held, strict=True))
-    return gpu, cpu, memory
-
-
 def advance(usage: Amounts, held: Amounts, elapsed_s: int, half_life_s: int) -> Amounts:
     """The account after `held` was held for `elapsed_s` seconds, with decay.
 

@@ -1,6 +1,6 @@
 """Past usage decays by half in every half-life, whenever it is read."""
 
-from extender.policy.queues.usage import add, advance, as_ppm, decay
+from extender.policy.queues.usage import advance, as_ppm, decay
 
 WEEK_S = 7 * 24 * 3600
 
@@ -20,10 +20,6 @@ def test_nothing_fades_in_no_time() -> None:
 
 def test_what_is_very_old_is_forgotten() -> None:
     assert decay((10**15, 10**15, 10**15), 1000 * WEEK_S, WEEK_S) == (0, 0, 0)
-
-
-def test_held_amounts_count_by_the_second() -> None:
-    assert add((1, 2, 3), (1000, 0, 5), 60) == (60_001, 2, 303)
 
 
 def test_what_is_held_for_ever_stands_for_the_mean_life() -> None:
