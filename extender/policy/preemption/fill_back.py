@@ -1,19 +1,12 @@
-"""After the preemptor is placed, decides for each victim whether it is evicted, moved, or keeps
-running.
-
-Displaced pods without a new placement get one, or are evicted. Then victims are kept one by one,
-costliest first, as long as the preemptor still fits.
-"""
+"""After the preemptor is placed, lets victims keep running one by one, costliest first, as long as
+the preemptor still fits."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from extender.policy.placement.no_fit import Fullness
-from extender.policy.preemption.eligibility import Eligibility
-from extender.policy.preemption.relocation import move_or_evict, relocation_order
 from extender.policy.preemption.statement import (
     Assignment,
     EvictionUnit,
@@ -23,48 +16,32 @@ from extender.policy.preemption.statement import (
 from extender.state.model import GPU, PodView
 
 
-class PlanCheck(Protocol):
-    """Decides which plans are allowed."""
-
-    def is_allowed(self) -> bool:
-        """Whether the plan is allowed in its current state."""
-
-
 @dataclass(slots=True)
 class FillBack:
-    """Decides about the victims of a statement.
+    """Keeps victims of a statement.
 
-    `fullness` knows which shapes fit nowhere in the pool. `beside` are statements of the cycle's
-    plan whose pods may be placed elsewhere so that a victim can stay.
+    `fullness` knows which shapes fit nowhere in the pool. `is_allowed` says whether the plan is
+    allowed in its current state. `beside` are statements of the cycle's plan whose pods may be
+    placed elsewhere so that a victim can stay.
     """
 
     request: PreemptionRequest
     statement: Statement
-    eligibility: Eligibility
     fullness: Fullness
-    check: PlanCheck
+    is_allowed: Callable[[], bool]
     beside: Sequence[Statement] = ()
 
-    def run(self) -> bool:
-        """Decide for all victims; False if a pod can neither be moved nor evicted."""
-        statement = self.statement
-        displaced = [p for p, place in statement.moving.items() if place is None]
-        for p in relocation_order(statement.candidates, self.eligibility, displaced):
-            is_displaced = p in statement.moving and statement.moving[p] is None
-            if is_displaced and not move_or_evict(statement, self.eligibility, p):
-                return False
-        self.keep_unneeded()
-        if self.request.is_alike and len(statement.assignments) > 1:
-            statement.reassign(self.request.chunk)
-        return True
-
-    def keep_unneeded(self) -> None:
-        """Keep each victim without which the preemptor still fits."""
+    def run(self) -> None:
+        """Keep each victim without which the preemptor still fits; then place all of its pods again
+        where they fit best."""
         if not self._is_tight():
             self._keep_all_unneeded()
+        if self.request.is_alike and len(self.statement.assignments) > 1:
+            self.statement.reassign(self.request.chunk)
 
     def review(self) -> None:
-        """As `keep_unneeded`, for a plan that was made when less was free than is now."""
+        """As `run`, for a plan that was made when less was free than is now; places no pod again
+        without need."""
         if not self._is_tight() or self._may_fit_now():
             self._keep_all_unneeded()
 
@@ -97,7 +74,7 @@ class FillBack:
     def _try_to_keep(self, pods: Sequence[int], beside: Sequence[Statement]) -> bool:
         statements = (self.statement, *beside)
         marks = _checkpoint(statements)
-        if self._make_way(pods, statements) and self.check.is_allowed():
+        if self._make_way(pods, statements) and self.is_allowed():
             return True
         _rollback(statements, marks)
         return False

@@ -106,8 +106,7 @@ class Search:
         if not meet_limits(self.request.leaf, self.statement, eligibility):
             self.was_over_limit = True
             return False
-        if not self.solution.fill_back(self.solution, with_moves=with_moves).run():
-            return False
+        self.solution.fill_back()
         self.was_forbidden = not self.solution.is_valid()
         return not self.was_forbidden
 

@@ -1,13 +1,12 @@
 """A solution: the placements of a request, and the pods that are evicted or moved for it."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from extender.policy.preemption.fill_back import FillBack
 from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.queue import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES
 from extender.policy.session import placed_amounts
 from extender.state.model import Amounts
 
@@ -27,6 +26,10 @@ class Solution:
         # Pods whose affinity was unsatisfied before this solution.
         self._unsatisfied = context.session.places.pod_affinity.unsatisfied()
 
+    def fill_back(self) -> None:
+        """Keep the victims without which the preemptor still fits."""
+        FillBack(self.request, self.statement, self.context.fullness, self.is_allowed).run()
+
     def review(self, beside: Sequence["Solution"]) -> None:
         """Keep the victims that are not needed any more, because resources were freed. The pods of
         `beside` may be placed elsewhere for that."""
@@ -35,8 +38,16 @@ class Solution:
         leaves.update(each.request.leaf for each in solutions)
         victim_queues = {queue for leaf in leaves for queue in leaf.chain}
         had = [placed_amounts(each.statement.placements) for each in solutions]
-        check = _ReviewCheck(solutions, victim_queues, had)
-        self.fill_back(check, with_moves=True, beside=beside).review()
+
+        def is_allowed() -> bool:
+            """Whether limits, quotas and affinity allow the victims beside the preemptors."""
+            return not any(map(candidates.is_over_limit, victim_queues)) and all(
+                each.fits_affinity() and each.may_hold(before)
+                for each, before in zip(solutions, had, strict=True)
+            )
+
+        others = [each.statement for each in beside]
+        FillBack(self.request, self.statement, self.context.fullness, is_allowed, others).review()
 
     def is_valid(self) -> bool:
         """Whether the rule allows the solution, which has a victim if the rule needs one."""
@@ -71,40 +82,4 @@ class Solution:
                 for queue in self.request.leaf.chain
                 for r in more
             )
-        )
-
-    def fill_back(
-        self,
-        check: "Solution | _ReviewCheck",
-        *,
-        with_moves: bool,
-        beside: Sequence["Solution"] = (),
-    ) -> FillBack:
-        """Decides about the solution's victims."""
-        rule, context = self.rule, self.context
-        return FillBack(
-            self.request,
-            self.statement,
-            context.eligibility(rule, with_moves=with_moves),
-            context.fullness,
-            check,
-            [each.statement for each in beside],
-        )
-
-
-@dataclass(slots=True)
-class _ReviewCheck:
-    """Whether solutions in the plan are allowed after victims are kept, which may run beside the
-    preemptors as far as limits allow. `had` is what each preemptor held before."""
-
-    solutions: Sequence[Solution]
-    victim_queues: Collection[Queue]
-    had: Sequence[Amounts]
-
-    def is_allowed(self) -> bool:
-        """As `Solution.is_allowed`."""
-        candidates = self.solutions[0].context.candidates
-        return not any(map(candidates.is_over_limit, self.victim_queues)) and all(
-            solution.fits_affinity() and solution.may_hold(had)
-            for solution, had in zip(self.solutions, self.had, strict=True)
         )

@@ -105,11 +105,6 @@ class Statement:
             yield from unit.pods
         yield from self.moving
 
-    def evicted_amounts(self) -> Amounts:
-        """What the units held together."""
-        candidates = self.candidates
-        return sum_amounts([candidates.amounts_of(unit.pods) for unit in self.units.values()])
-
     def held_before(self, queue: Queue) -> Amounts:
         """What the queue held before the units were evicted."""
         candidates = self.candidates
@@ -148,19 +143,19 @@ class Statement:
         placement = self.session.places.place_on(pod, ix, self.pool, "later")
         self._add_assignment(Assignment(placement, frame), mark)
 
-    def reassign(self, pods: Sequence[PodView]) -> bool:
-        """Place all of the preemptor's pods again, as `allocate` would on what is free later."""
+    def reassign(self, pods: Sequence[PodView]) -> None:
+        """Place all of the preemptor's pods again, as `allocate` would on what is free later; if
+        that fails, they stay where they are."""
         mark = self.checkpoint()
         self.unassign({pod.uid for pod in pods})
         start = self._mark()
         placed = self.session.places.place_in(pods, self.pool, "later")
         if placed is None:
             self.rollback(mark)
-            return False
+            return
         by_uid = {placement.pod.uid: placement for placement in placed}
         for pod in pods:
             self._add_assignment(Assignment(by_uid[pod.uid], WHOLE_POOL), start)
-        return True
 
     def unassign(self, uids: Collection[str]) -> list[Assignment]:
         """Remove the placements of these pods; returns them."""

@@ -68,11 +68,9 @@ class _AnyVictim(PreemptionRule):
         return eligibility.finish(bytearray(len(candidates.pods)))
 
 
-class _Refuse:
-    """A `PlanCheck` that allows nothing, so that every try fails after all else went well."""
-
-    def is_allowed(self) -> bool:
-        return False
+def _refuse() -> bool:
+    """Allows no plan, so that every try fails after all else went well."""
+    return False
 
 
 def _solved(cluster: Cluster) -> tuple[Solver, list[Solution]]:
@@ -102,9 +100,8 @@ def _requests(session: Session) -> Iterator[PreemptionRequest]:
 
 
 def _fill_back(context: PoolContext, solution: Solution, beside: Sequence[Statement]) -> FillBack:
-    eligibility = context.eligibility(solution.rule, with_moves=True)
     statement, request = solution.statement, solution.request
-    return FillBack(request, statement, eligibility, context.fullness, _Refuse(), beside)
+    return FillBack(request, statement, context.fullness, _refuse, beside)
 
 
 def _state(context: PoolContext, statements: Iterable[Statement]) -> dict[str, str]:
