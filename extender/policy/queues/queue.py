@@ -40,11 +40,11 @@ class Queue:
       terminating pods; `held`: in reserved and bound rows, terminating or not; `requested`:
       allocated plus pending when shares were divided; `uncounted`: the part of `pending` in a leaf
       that does not count as demand. The suffix `_np` marks the non-preemptible part.
-    - `chain`: the queue and its ancestors; `limited`: the members with a limit, and the root.
+    - `chain`: the queue and its ancestors.
     - `is_user`: a queue below its project, of a user or (`is_workload`) of a single workload.
     - `quota`: a user's is a part of the project's where quotas count. `np_quota` bounds
-      non-preemptible workloads. It is the quota, but unlimited for user and workload queues. Unless
-      the queue `needs_quota`, a GPU quota of 0 is unlimited too.
+      non-preemptible workloads. It is the quota, but unlimited for user and workload queues, and a
+      GPU quota of 0 is unlimited outside pools of policy `fairshare`.
     - `share`: GPU shares are multiples of `granule`, the largest amount that all workloads of the
       queue can use; `exact_share`: before rounding.
     - `share_to_take` and `share_to_keep`: what reclaim lets the queue take and keep; see
@@ -64,10 +64,8 @@ class Queue:
     preempt_min_runtime_s: int | None = None
     is_user: bool = False
     is_workload: bool = False
-    needs_quota: bool = True
     children: "list[Queue]" = field(default_factory=list)
     chain: "tuple[Queue, ...]" = field(init=False)
-    limited: "tuple[Queue, ...]" = field(init=False)
     quota: Amounts = field(init=False)
     limit: Amounts = field(init=False)
     np_quota: Amounts = field(init=False)
@@ -99,12 +97,7 @@ class Queue:
         gpu, cpu, memory = self.figures.figures
         self.quota = gpu.quota, cpu.quota, memory.quota
         self.limit = gpu.limit, cpu.limit, memory.limit
-        self.limited = () if self.parent is None else self.parent.limited
-        if self.parent is None or self.limit != UNBOUND or gpu.month is not None:
-            self.limited = (self, *self.limited)
         self.np_quota = UNBOUND if self.is_user else self.quota
-        if not self.needs_quota and gpu.quota == 0:
-            self.np_quota = UNLIMITED, *self.np_quota[1:]
         if self.parent is not None:
             self.parent.children.append(self)
 
@@ -154,7 +147,7 @@ class Queue:
     def may_hold(self, more: Amounts, *, is_np: bool) -> bool:
         """Whether limits, and quotas if `is_np`, allow `more` to the queue and its ancestors."""
         gpu, cpu, memory = more
-        for queue in self.limited:
+        for queue in self.chain:
             now, limit = queue.allocated, queue.limit
             if (
                 (gpu and now[0] + gpu > limit[0])

@@ -134,8 +134,8 @@ def _add_workloads(snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
         leaf = queues.leaf(project, workload.user)
         if leaf is not None and id(leaf) in leaves:
             figures = PoolQuota(Figures(weight=workload.weight), cpu=Figures(), memory=Figures())
-            leaf = Queue(key, leaf, workload.created_at, figures, is_user=True)
-            leaf.is_workload = True
+            age = workload.created_at
+            leaf = Queue(key, leaf, age, figures, is_user=True, is_workload=True)
             queues.by_workload[key] = leaf
         _add_sums(queues, leaf, sums, summed.granule(at))
 
@@ -174,22 +174,23 @@ def _empty_queues(
     listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], of: PoolView
 ) -> PoolQueues:
     """The tree without amounts; a missing parent gets the sum of its children's quotas."""
-    pool, needs_quota = of.name, of.policy == "fairshare"
+    pool = of.name
     queues = PoolQueues(pool)
     by_name = queues.by_name
     for view in listed:
         if isinstance(view, list):
             by_name[view[0].parent] = _missing_parent(view[0].parent, view, of)
             continue
-        by_name[view.name] = Queue(
+        queue = by_name[view.name] = Queue(
             name=view.name,
             parent=by_name.get(view.parent),
             created_at=view.created_at,
             figures=view.pools.get(pool, _NO_FIGURES),
             reclaim_min_runtime_s=view.reclaim_min_runtime_s,
             preempt_min_runtime_s=view.preempt_min_runtime_s,
-            needs_quota=needs_quota,
         )
+        if of.policy != "fairshare" and queue.quota[GPU] == 0:
+            queue.np_quota = UNLIMITED, *queue.np_quota[1:]
     for project in sorted(users):
         parent = by_name.get(project)
         if parent is None or parent.children:
