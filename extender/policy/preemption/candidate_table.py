@@ -6,7 +6,6 @@ is being moved.
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Final
 
@@ -25,43 +24,34 @@ _EPOCH_END: Final = (1 << 33) - 1
 def find_candidates(session: Session, pool: str) -> Candidates:
     """All pods of the pool that may be evicted or moved; costs one pass over all workloads."""
     snapshot = session.snapshot
-    candidates = Candidates(budgets=session.budgets)
-    nodes = snapshot.nodes
-    by_node: list[list[_Listed]] = [[] for _ in range(len(nodes))]
-    layout = _Layout(session, pool, candidates, nodes.cards.ix, nodes.pool, by_node)
-    youngest_first = sorted(snapshot.workloads.values(), key=_seniority, reverse=True)
-    for workload in youngest_first:
+    layout = _Layout(session, pool)
+    workloads = snapshot.workloads.values()
+    for workload in sorted(workloads, key=lambda each: (each.created_at, each.key), reverse=True):
         if workload.is_preemptible:
             layout.add(workload)
     layout.finish()
-    return candidates
+    return layout.candidates
 
 
-def _seniority(workload: WorkloadView) -> tuple[int, str]:
-    return workload.created_at, workload.key
-
-
-#: A workload w and one of its pods.
-_Listed = tuple[int, PodView]
-
-
-@dataclass(slots=True)
 class _Layout:
-    """Builds the candidates; pods are gathered by node first."""
+    """Builds the candidates of the pool: first `add` each workload, from the youngest on, then
+    `finish`."""
 
-    session: Session
-    pool: str
-    candidates: Candidates
-    ix_of: Mapping[str, int]
-    pools: Sequence[str]
-    by_node: list[list[_Listed]]
-    _entered: list[tuple[WorkloadView, Queue, int]] = field(default_factory=list)
+    def __init__(self, session: Session, pool: str) -> None:
+        nodes = session.snapshot.nodes
+        self.session = session
+        self.pool = pool
+        self.candidates = Candidates(budgets=session.budgets)
+        self.ix_of: Mapping[str, int] = nodes.cards.ix
+        self.pools: Sequence[str] = nodes.pool
+        self.leaf_of = session.queues[pool].leaf_of
+        # Each workload w that was added, with its queue and its number of live pods, and the pods
+        # of each node with their w.
+        self._entered: list[tuple[WorkloadView, Queue, int]] = []
+        self._by_node: list[list[tuple[int, PodView]]] = [[] for _ in range(len(nodes))]
 
     def add(self, workload: WorkloadView) -> None:
         """Gather the workload's pods in the pool, if they may be evicted or moved."""
-        if len(workload.pods) == 1:
-            self._add_single(workload, workload.pods[0])
-            return
         ix_of, pools, pool = self.ix_of, self.pools, self.pool
         n_live = 0
         places: list[tuple[int, PodView]] = []
@@ -75,7 +65,7 @@ class _Layout:
                 ix = ix_of.get(pod.node, -1)
                 if ix >= 0 and pools[ix] == pool:
                     places.append((ix, pod))
-        leaf = self._leaf_of(workload) if places else None
+        leaf = self.leaf_of(workload) if places else None
         if leaf is None or (len(places) < n_live and self.session.has_victims(workload.key)):
             return
         if len(places) > 1:
@@ -83,21 +73,7 @@ class _Layout:
         w = len(self._entered)
         self._entered.append((workload, leaf, n_live))
         for ix, pod in places:
-            self.by_node[ix].append((w, pod))
-
-    def _add_single(self, workload: WorkloadView, pod: PodView) -> None:
-        """As `add`, for the common case of a single pod."""
-        if not pod.node or pod.state != "bound" or pod.is_terminating or pod.next_node:
-            return
-        ix = self.ix_of.get(pod.node, -1)
-        leaf = self._leaf_of(workload) if ix >= 0 and self.pools[ix] == self.pool else None
-        if leaf is not None:
-            entered = self._entered
-            self.by_node[ix].append((len(entered), pod))
-            entered.append((workload, leaf, 1))
-
-    def _leaf_of(self, workload: WorkloadView) -> Queue | None:
-        return self.session.queues[self.pool].leaf_of(workload)
+            self._by_node[ix].append((w, pod))
 
     def finish(self) -> None:
         """Lay out the arrays."""
@@ -121,14 +97,11 @@ class _Layout:
             touched.add(candidates.owner[p])
         for w in touched:
             candidates.refresh(w)
-        for key in session.served():
-            w_or_none = candidates.by_key.get(key)
-            if w_or_none is not None:
-                candidates.bar(w_or_none)
+        candidates.bar_all(session.served())
 
     def _lay_out_pods(self) -> None:
         candidates, snapshot = self.candidates, self.session.snapshot
-        now_s, by_node = snapshot.now_s, self.by_node
+        now_s, by_node = snapshot.now_s, self._by_node
         start = accumulate(map(len, by_node), initial=0)
         listed = list(chain.from_iterable(by_node))
         # Lists grow faster than arrays, column by column fastest; this covers all running pods.
@@ -157,7 +130,6 @@ class _Layout:
         candidates.most_pods = max(map(len, by_node), default=0)
         candidates.is_here = bytearray(b"\1" * len(pods))
         candidates.is_core = bytearray(len(pods))
-        candidates.no_pods = bytearray(len(pods))
 
     def _mark_movable(self) -> None:
         candidates = self.candidates

@@ -41,9 +41,9 @@ class Candidates:
     still be evicted, `is_stuck` 1 if it cannot be evicted whole, `priority`, `rank` of its priority
     in its project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 if it
     precedes training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had`
-    what it held at first. `no_pods` is 0 for every p. `budgets` counts evictions and moves against
-    disruption budgets, `guarded` are the pods that these protect; `n_moving` is how many pods of
-    each w this cycle moves.
+    what it held at first. `budgets` counts evictions and moves against disruption budgets,
+    `guarded` are the pods that these protect; `n_moving` is how many pods of each w this cycle
+    moves.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -79,7 +79,6 @@ class Candidates:
     queue: "array[int]" = field(default_factory=lambda: array("i"))
     has: "array[int]" = field(default_factory=lambda: array("q"))
     had: "array[int]" = field(default_factory=lambda: array("q"))
-    no_pods: bytearray = field(default_factory=bytearray)
     budgets: Budgets = field(default_factory=Budgets)
     guarded: list[int] = field(default_factory=list)
     n_moving: "array[int]" = field(default_factory=lambda: array("i"))

@@ -21,9 +21,9 @@ def protected_by(
     """`Eligibility.is_safe` by these minimum run times, which are in seconds by leaf queue."""
     now_s = session.snapshot.now_s
     minimums = {leaf: minimum_of(leaf) for leaf in set(candidates.leaves)}
-    if not any(minimums.values()):
-        return candidates.no_pods
     protected = bytearray(len(candidates.pods))
+    if not any(minimums.values()):
+        return protected
     for w, (workload, leaf) in enumerate(zip(candidates.workloads, candidates.leaves, strict=True)):
         if not minimums[leaf]:
             continue

@@ -70,8 +70,7 @@ class CommittedSolutions:
             assert placement is not None
             mover = candidates.workloads[candidates.owner[p]].key
             session.move(Move(placement, mover, Reason.MOVED, request.key, ""))
-        if request.key in candidates.by_key:
-            candidates.bar(candidates.by_key[request.key])
+        candidates.bar_all((request.key,))
         has_to_wait = self._has_to_wait(request, statement)
         state: State = "nominated" if has_to_wait else "reserved"
         placements, had = statement.placements, candidates.had
