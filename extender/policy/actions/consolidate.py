@@ -76,20 +76,16 @@ class _Consolidate:
     pool: str
     rule: "_ConsolidateRule" = field(init=False)
     idle: "array[int]" = field(init=False)
-    _spreads_gpus: bool = field(init=False)
-    _spreads_others: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        session, view = self.session, self.session.snapshot.pools[self.pool]
-        self._spreads_gpus = view.gpu_placement == "spread"
-        self._spreads_others = view.cpu_placement == "spread"
-        self.idle = _idle(session, self.pool)
-        self.rule = _ConsolidateRule(session)
+        self.idle = _idle(self.session, self.pool)
+        self.rule = _ConsolidateRule(self.session)
 
     def could_serve(self, pending: Pending) -> bool:
         """Whether the pool packs such work and has as much idle in total as the workload needs,
         since a move does not change the total."""
         (milli, cpu_milli, memory_mib), idle = pending.need(), self.idle
+        view = self.session.snapshot.pools[self.pool]
         if cpu_milli > idle[1] or memory_mib > idle[2]:
             return False
         has_gpus = False
@@ -97,8 +93,8 @@ class _Consolidate:
             has_gpus = has_gpus or shape.demand.is_gpu_work
             # `idle` does not include MIG instances.
             milli -= shape.demand.counted_milli * shape.count
-        is_spread = self._spreads_gpus if has_gpus else self._spreads_others
-        return milli <= idle[0] and not is_spread
+        placement = view.gpu_placement if has_gpus else view.cpu_placement
+        return milli <= idle[0] and placement != "spread"
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The one rule, unless no move can help the workload or its queue has no room for it."""
@@ -115,7 +111,6 @@ class _Consolidate:
 class _ConsolidateRule(PreemptionRule):
     reason = Reason.MOVED
     can_evict = False
-    is_move_bounded = True
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """Pods of every queue may be moved once they have run their minimum; no pod may be

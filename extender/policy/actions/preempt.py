@@ -118,20 +118,10 @@ class _Preempt:
         if refused is not None and refused.reason not in _ROOM_BY_EVICTION:
             return refused
         is_first = self.session.firsts.is_first(workload, leaf.project)
-        return (self._rule(leaf.project, workload.priority, is_first=is_first),)
-
-    def _rule(self, project: Queue, priority: int, *, is_first: bool) -> "_PreemptRule":
-        key = project, priority, is_first
-        rule = self._rules.get(key)
-        if rule is None:
-            rule = self._rules[key] = _PreemptRule(
-                self.session,
-                self.entitled,
-                project,
-                priority,
-                is_first,
-            )
-        return rule
+        key = leaf.project, workload.priority, is_first
+        if key not in self._rules:
+            self._rules[key] = _PreemptRule(self.session, self.entitled, *key)
+        return (self._rules[key],)
 
 
 @dataclass(slots=True, frozen=True, eq=False)

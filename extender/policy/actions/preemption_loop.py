@@ -52,11 +52,8 @@ class PreemptionLoop:
                 session.cut(key, self.stage)
                 turns.settle()
                 continue
-            if session.reservations.in_pool(self.pool) is None:
+            with session.reservations.lifted_for(pending, self.pool):
                 result = self.serve_one(leaf, pending)
-            else:
-                with session.reservations.lifted_for(pending, self.pool):
-                    result = self.serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
                 holds_up = session.holds_up_queue(pending, self.pool)

@@ -59,16 +59,6 @@ from extender.policy.session import Session, placed_amounts
 from extender.state.model import GPU, UNLIMITED, Amounts
 
 _Precedence = tuple[bool, int]
-_RuleKey = tuple[
-    Queue | None,
-    Queue | None,
-    tuple[Amounts, ...],
-    Queue | None,
-    bool,
-    bool,
-    tuple[Queue, _Precedence] | None,
-    tuple[int, ...],
-]
 
 #: A floor above what any queue holds.
 _NEVER: Final = 1 << 60
@@ -103,7 +93,7 @@ class _Reclaim:
     session: Session
     pool: str
     long_wait: LongWaitProtection = field(init=False)
-    _rules: "dict[_RuleKey, _ReclaimRule]" = field(default_factory=dict)
+    _rules: "dict[tuple[object, ...], _ReclaimRule]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.long_wait = LongWaitProtection(self.session)
@@ -167,17 +157,11 @@ class _Reclaim:
             None if precedence is None else (leaf.project, precedence),
             (leaf.figures.rank, *(each.weight for each in leaf.figures.figures)),
         )
-        rule = self._rules.get(key)
-        if rule is None:
-            rule = self._rules[key] = _ReclaimRule(
-                self.session,
-                self.pool,
-                self.long_wait,
-                preemptor,
-                inside,
-                is_for_host,
+        if key not in self._rules:
+            self._rules[key] = _ReclaimRule(
+                self.session, self.pool, self.long_wait, preemptor, inside, is_for_host
             )
-        return rule
+        return self._rules[key]
 
 
 @dataclass(slots=True, frozen=True, eq=False)

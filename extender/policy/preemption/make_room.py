@@ -191,7 +191,7 @@ class NodeClearing:
         own = candidates.by_key.get(self._request.key)
         if any(candidates.owner[p] == own for p in moving):
             return True
-        return rule.is_move_bounded and candidates.amounts_of(moving)[GPU] > self._request.need[GPU]
+        return not rule.can_evict and candidates.amounts_of(moving)[GPU] > self._request.need[GPU]
 
     def _relocate(self, displaced: Sequence[int]) -> bool:
         statement, candidates, eligibility = (

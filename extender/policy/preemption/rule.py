@@ -18,7 +18,7 @@ class PreemptionRule:
     """A stage makes one rule for all requests that may evict the same pods.
 
     `reason` is why victims are evicted. With `needs_victims`, a solution without a victim is left
-    to other stages. With `is_move_bounded`, the moved pods hold at most as many milli-GPU as the
+    to other stages. Unless it `can_evict`, the moved pods hold at most as many milli-GPU as the
     request needs.
     """
 
@@ -26,7 +26,6 @@ class PreemptionRule:
     reason: ClassVar[Reason]
     needs_victims: ClassVar[bool] = True
     can_evict: ClassVar[bool] = True
-    is_move_bounded: ClassVar[bool] = False
 
     @property
     def can_move(self) -> bool:
