@@ -38,12 +38,12 @@ class Candidates:
     `lost` milli-GPU-seconds, `is_here` 1 while it may be chosen, `is_core` 1 if it is no surplus
     though its workload has some, `may_move` 1 if a controller would recreate it. By workload:
     `surplus` pods that may be evicted one by one, `whole_lost` and `whole_amounts` of all that can
-    still be evicted, `is_stuck` 1 if it cannot be evicted whole, `priority`, `rank` of its priority
-    in its project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 if it
-    precedes training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had`
-    what it held at first. `budgets` counts evictions and moves against disruption budgets,
-    `guarded` are the pods that these protect; `n_moving` is how many pods of each w this cycle
-    moves.
+    still be evicted, `is_stuck` 1 if neither it nor a group of it can be evicted whole, `priority`,
+    `rank` of its priority in its project (0: the lowest), `age` (the larger the older), `queue`,
+    `is_first` 1 if it precedes training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what
+    it holds, `had` what it held at first. `budgets` counts evictions and moves against disruption
+    budgets, `guarded` are the pods that these protect; `n_moving` is how many pods of each w this
+    cycle moves.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -256,6 +256,8 @@ class Candidates:
         self.is_stuck[w] = len(here) < self.n_live[w] or not self.may_evict(here)
         if has_groups(workload):
             self._mark_surplus(w, here)
+            if self.is_stuck[w] and not self.n_moving[w]:
+                self.is_stuck[w] = not self._can_evict_unit(here)
         else:
             self.surplus[w] = max(0, self.n_live[w] - workload.min_member)
 
@@ -274,6 +276,16 @@ class Candidates:
     def _live(self, workload: WorkloadView) -> list[PodView]:
         """The live pods of the workload that are not evicted."""
         return [pod for pod in live_pods(workload) if pod.uid not in self._evicted]
+
+    def _can_evict_unit(self, here: Iterable[int]) -> bool:
+        """Whether the pods of any one group of a workload may be evicted together."""
+        seen = set[int]()
+        for p in here:
+            unit = () if p in seen or not self.is_core[p] else self.unit_of(p)
+            if unit and self.may_evict(unit):
+                return True
+            seen.update(unit or ())
+        return False
 
     def _mark_surplus(self, w: int, here: Sequence[int]) -> None:
         """Find the pods of a workload with groups that may be evicted one by one."""

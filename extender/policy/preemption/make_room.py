@@ -13,6 +13,7 @@ from extender.policy.preemption.relocation import move_or_evict, relocation_orde
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.preemption.victim_sets import unit_without_moves
+from extender.policy.workloads.gangs import has_groups
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import GPU, PodView
 
@@ -131,7 +132,9 @@ class NodeClearing:
         for p in chosen:
             is_sure = is_sure and bool(candidates.is_here[p])
             if not self._displace(p, displaced):
-                return False
+                if not self._has_left_in_part(candidates.owner[p]):
+                    return False
+                is_sure = False
         if statement.moving and self._moves_too_much():
             return False
         # Once all chosen pods are gone the pod fits, unless pod affinity matters.
@@ -158,6 +161,12 @@ class NodeClearing:
             return False
         statement.evict(unit)
         return True
+
+    def _has_left_in_part(self, w: int) -> bool:
+        """Whether a group of the workload is evicted. The kernel chooses all of its groups, but one
+        may be enough, and the others may have to stay."""
+        units = self._statement.units.values()
+        return has_groups(self._context.candidates.workloads[w]) and any(u.w == w for u in units)
 
     def _rivals_of(self, ix: int) -> list[int]:
         """The running rivals that keep the pod off node `ix`."""
