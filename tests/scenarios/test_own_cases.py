@@ -52,6 +52,11 @@ def test_rules_on_cases_that_nobody_had_seen(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen3"), ids=lambda case: case.id)
+def test_rules_on_cases_of_a_third_author(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
