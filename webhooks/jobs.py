@@ -89,13 +89,14 @@ def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
 
 
 def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """Warnings about a Deployment or StatefulSet, once for each template; nothing is changed."""
+    """Warnings about what is new in a Deployment or StatefulSet; nothing is changed."""
     template = patch.document["spec"]["template"]
-    if request.operation == "UPDATE":
-        before = msgspec.json.decode(request.old_object)
-        if before["spec"]["template"] == template:
-            return
-    yield from _misplaced_keys(patch.document)
+    is_update = request.operation == "UPDATE"
+    before = msgspec.json.decode(request.old_object) if is_update else None
+    told_before = list(_misplaced_keys(before)) if before else []
+    yield from (each for each in _misplaced_keys(patch.document) if each not in told_before)
+    if before and before["spec"]["template"] == template:
+        return
     if _asks_for_gpu(template):
         yield from _pod_warnings(request, template, projects)
         yield from _sequential_gang(patch.document)

@@ -353,6 +353,16 @@ def test_word_that_is_not_on_the_pod_template_is_reported(made: Document) -> Non
     assert decision_on(made).warnings == ()
 
 
+def test_word_that_is_added_to_an_app_instead_of_its_template_is_reported_once() -> None:
+    before, after = app(), app()
+    after["metadata"]["annotations"] = {names.ANNOTATION_FLOOR: "2"}
+    (warning,) = decision_on(after, operation="UPDATE", oldObject=before).warnings
+    assert "ballast.dev/floor has no effect on a Deployment" in warning
+    scaled = copy.deepcopy(after)
+    scaled["spec"]["replicas"] = 3
+    assert decision_on(scaled, operation="UPDATE", oldObject=after).warnings == ()
+
+
 def test_label_that_is_not_on_the_pod_template_is_reported() -> None:
     made = app()
     made["metadata"]["labels"] = {names.LABEL_WORKLOAD_KIND: "interactive", "app": "llm"}
