@@ -157,6 +157,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     ours = [each for each in templates if _asks_for_gpu(each)]
     for each in ours:
         yield from _pod_warnings(request, each, projects)
+    yield from _early_deadline(spec if ours else {}, "this RayJob")
     if ours and not spec.get("backoffLimit"):
         yield (
             "this RayJob fails when Ballast evicts its head pod: KubeRay restarts it only with"
@@ -166,10 +167,12 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 
 def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """The training operator replaces a failed pod, unless its restart policy is Never."""
-    for name, replica in _replicas(patch.document["spec"]):
+    spec = patch.document["spec"]
+    for name, replica in _replicas(spec):
         if not _asks_for_gpu(replica["template"]):
             continue
         yield from _pod_warnings(request, replica["template"], projects)
+        yield from _early_deadline(spec.get("runPolicy") or {}, f"this {request.kind.kind}")
         if replica.get("restartPolicy") == NEVER:
             yield (
                 f"an eviction by Ballast fails this {request.kind.kind}: replicas {name!s:.63} have"
@@ -184,7 +187,9 @@ def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     ours = [each for each in templates if _asks_for_gpu(each)]
     for each in ours:
         yield from _pod_warnings(request, each, projects)
-    limit = (spec.get("runPolicy") or {}).get("backoffLimit", USUAL_BACKOFF)
+    policy = spec.get("runPolicy") or {}
+    yield from _early_deadline(policy if ours else {}, "this MPIJob")
+    limit = policy.get("backoffLimit", USUAL_BACKOFF)
     if ours and limit <= USUAL_BACKOFF:
         yield (
             "the launcher of this MPIJob fails when Ballast evicts a worker"
@@ -220,6 +225,7 @@ def _job_warnings(
 ) -> Iterator[str]:
     """Warnings for the author of a Job's spec."""
     yield from _pod_warnings(request, spec["template"], projects)
+    yield from _early_deadline(spec, what)
     limit = spec.get("backoffLimit", USUAL_BACKOFF)
     counts = f"an eviction by Ballast counts as a failure of {what} (backoffLimit: {limit}):"
     policy = spec.get("podFailurePolicy")
@@ -233,6 +239,15 @@ def _job_warnings(
         yield (
             f"{counts} Kubernetes allows no podFailurePolicy with restartPolicy: {restart};"
             f" set restartPolicy: {NEVER}, and Ballast adds one"
+        )
+
+
+def _early_deadline(spec: Document, what: str) -> Iterator[str]:
+    """Warns about a deadline that includes the wait for GPUs."""
+    if seconds := spec.get("activeDeadlineSeconds"):
+        yield (
+            f"activeDeadlineSeconds: {seconds} ends {what} also while its pods wait for GPUs: allow"
+            " for the wait, or set it in the pod template, where it counts from the pod's start"
         )
 
 

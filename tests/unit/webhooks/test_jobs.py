@@ -235,48 +235,83 @@ def test_scaled_job_that_states_on_failure_is_warned_of() -> None:
     assert decision_on(scaled_job("OnFailure")).ops == ()
 
 
+def ray_job(**spec: Any) -> Document:
+    worker = {"groupName": "gpu", "template": template("")}
+    head = {"template": template("", resources={})}
+    cluster = {"headGroupSpec": head, "workerGroupSpecs": [worker]}
+    return {
+        "kind": "RayJob",
+        "metadata": {"name": "tune"},
+        "spec": {"rayClusterSpec": cluster} | spec,
+    }
+
+
 @pytest.mark.parametrize(("limit", "is_warned"), [(None, True), (0, True), (3, False)])
 def test_ray_job_that_is_never_started_anew_is_warned_of(
     limit: int | None, is_warned: bool
 ) -> None:
-    worker = {"groupName": "gpu", "template": template("")}
-    head = {"template": template("", resources={})}
-    document = {
-        "kind": "RayJob",
-        "metadata": {"name": "tune"},
-        "spec": {"rayClusterSpec": {"headGroupSpec": head, "workerGroupSpecs": [worker]}}
-        | ({} if limit is None else {"backoffLimit": limit}),
-    }
+    document = ray_job() if limit is None else ray_job(backoffLimit=limit)
     assert ("spec.backoffLimit above 0" in warnings(document)) is is_warned
+
+
+def pytorch_job(restart: str, policy: Document | None = None) -> Document:
+    replica = {"replicas": 2, "restartPolicy": restart, "template": template("")}
+    return {
+        "kind": "PyTorchJob",
+        "metadata": {"name": "bert"},
+        "spec": {"runPolicy": policy or {}, "pytorchReplicaSpecs": {"Worker": replica}},
+    }
+
+
+def mpi_job(policy: Document) -> Document:
+    replicas = {
+        "Launcher": {"template": template("", resources={})},
+        "Worker": {"template": template("")},
+    }
+    return {
+        "kind": "MPIJob",
+        "metadata": {"name": "hpc"},
+        "spec": {"runPolicy": policy, "mpiReplicaSpecs": replicas},
+    }
 
 
 @pytest.mark.parametrize(("restart", "is_warned"), [("Never", True), ("OnFailure", False)])
 def test_training_operator_job_that_an_eviction_fails_is_warned_of(
     restart: str, is_warned: bool
 ) -> None:
-    replica = {"replicas": 2, "restartPolicy": restart, "template": template("")}
-    document = {
-        "kind": "PyTorchJob",
-        "metadata": {"name": "bert"},
-        "spec": {"pytorchReplicaSpecs": {"Worker": replica}},
-    }
-    assert ("fails this PyTorchJob" in warnings(document)) is is_warned
+    assert ("fails this PyTorchJob" in warnings(pytorch_job(restart))) is is_warned
 
 
 @pytest.mark.parametrize(("policy", "is_warned"), [({}, True), ({"backoffLimit": 100}, False)])
 def test_mpi_job_whose_launcher_may_fail_few_times_is_warned_of(
     policy: Document, is_warned: bool
 ) -> None:
-    replicas = {
-        "Launcher": {"template": template("", resources={})},
-        "Worker": {"template": template("")},
-    }
-    document = {
-        "kind": "MPIJob",
-        "metadata": {"name": "hpc"},
-        "spec": {"runPolicy": policy, "mpiReplicaSpecs": replicas},
-    }
-    assert ("launcher of this MPIJob" in warnings(document)) is is_warned
+    assert ("launcher of this MPIJob" in warnings(mpi_job(policy))) is is_warned
+
+
+DEADLINE = {"activeDeadlineSeconds": 3600}
+
+
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        (job(**DEADLINE), "this Job"),
+        (ray_job(**DEADLINE), "this RayJob"),
+        (pytorch_job("OnFailure", DEADLINE), "this PyTorchJob"),
+        (mpi_job(DEADLINE), "this MPIJob"),
+    ],
+)
+def test_deadline_that_includes_the_wait_for_gpus_is_warned_of(
+    document: Document, what: str
+) -> None:
+    assert f"activeDeadlineSeconds: 3600 ends {what} also while" in warnings(document)
+
+
+def test_deadline_of_the_pods_is_not_warned_of() -> None:
+    limited = job()
+    limited["spec"]["template"]["spec"] |= DEADLINE
+    assert warnings(limited) == ""
+    assert warnings(job(resources={}, **DEADLINE)) == ""
 
 
 @pytest.mark.parametrize(
