@@ -265,12 +265,12 @@ def _resource(spec: Any, name: str) -> int:
                 return quantity(listed[name])
         return 0
 
-    return max(
-        [
-            sum(of(container) for container in spec.get("containers") or ()),
-            *(of(container) for container in spec.get("initContainers") or ()),
-        ]
-    )
+    beside = most = 0
+    for container in spec.get("initContainers") or ():
+        most = max(most, beside + of(container))
+        # A side-car stays when the next container starts.
+        beside += of(container) if container.get("restartPolicy") == "Always" else 0
+    return max(most, beside + sum(map(of, spec.get("containers") or ())))
 
 
 def quantity(value: int | str) -> int:

@@ -45,7 +45,11 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "ownerReferences": (13, "[]OwnerReference"),
     },
     "ResourceRequirements": {"limits": (1, "{}Quantity"), "requests": (2, "{}Quantity")},
-    "Container": {"name": (1, "string"), "resources": (8, "ResourceRequirements")},
+    "Container": {
+        "name": (1, "string"),
+        "resources": (8, "ResourceRequirements"),
+        "restartPolicy": (24, "string"),
+    },
     "PodSchedulingGate": {"name": (1, "string")},
     "PodSpec": {
         "containers": (2, "[]Container"),

@@ -96,6 +96,14 @@ def test_whole_cards_are_read_from_the_resources() -> None:
     assert story.run("a", cards="0:1000:80000,1:1000:80000").violations == []
 
 
+def test_a_side_car_holds_its_card_beside_the_containers_and_other_init_containers_do_not() -> None:
+    story = Story().node().pod("a", asks={})
+    one = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    side_car = one | {"restartPolicy": "Always"}
+    story.change_pod("a", spec={"containers": [one], "initContainers": [one, side_car]})
+    assert story.run("a", cards="0:1000:80000,1:1000:80000").violations == []
+
+
 def test_a_row_that_outlives_its_pod_breaks_a4_after_its_time() -> None:
     story = Story(Limits(orphan_row_s=60)).node().pod("a").run("a").delete("a").wait(1)
     assert story.wait(59).broken == set()
