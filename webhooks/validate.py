@@ -54,11 +54,15 @@ USUAL_SCHEDULERS: Final = ("", "default-scheduler", "gke.io/optimize-utilization
 
 
 def check_reserved(pod: Pod) -> Refused | None:
-    """Why the pod may not have one of its annotations, or None."""
-    for key in RESERVED_ANNOTATIONS:
-        if key in (pod.metadata.annotations or {}):
-            return _invalid(pod, f"annotation {key} is written by Ballast only; remove it")
-    return None
+    """Why the pod may not have some of its annotations, or None."""
+    found = [key for key in RESERVED_ANNOTATIONS if key in (pod.metadata.annotations or {})]
+    if not found:
+        return None
+    return _invalid(
+        pod,
+        f"only Ballast writes {', '.join(found)}: remove these annotations; in a copy of another pod"
+        " also spec.nodeName",
+    )
 
 
 def check_words(pod: Pod) -> Refused | None:
