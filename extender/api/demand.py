@@ -312,7 +312,7 @@ def fraction_container(pod: Pod) -> int:
             return ix
     present = ", ".join(container.name for container in pod.spec.containers)
     raise UnitError(
-        f"{FRACTION_CONTAINER}: {name!r:.80} is none of its containers ({present:.200})"
+        f"{FRACTION_CONTAINER}: {name!r:.80} is none of spec.containers ({present:.200})"
     )
 
 

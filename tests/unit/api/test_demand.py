@@ -270,7 +270,7 @@ def test_fraction_goes_to_the_container_it_names() -> None:
 
 def test_container_that_is_not_there_is_refused_with_those_that_are() -> None:
     built = pod().noted({"gpu-fraction-container-name": "nope"})
-    with pytest.raises(UnitError, match=r"'nope' is none of its containers \(main\)"):
+    with pytest.raises(UnitError, match=r"'nope' is none of spec.containers \(main\)"):
         demands.fraction_container(_decoded(built))
 
 
