@@ -60,8 +60,8 @@ def check_reserved(pod: Pod) -> Refused | None:
         return None
     return _invalid(
         pod,
-        f"only Ballast writes {', '.join(found)}: remove these annotations; in a copy of another pod"
-        " also spec.nodeName",
+        f"only Ballast writes {', '.join(found)}: remove these annotations; in a copy of another"
+        " pod also spec.nodeName",
     )
 
 
