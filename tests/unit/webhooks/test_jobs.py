@@ -289,7 +289,7 @@ def test_mpi_job_whose_launcher_may_fail_few_times_is_warned_of(
     assert ("launcher of this MPIJob" in warnings(mpi_job(policy))) is is_warned
 
 
-DEADLINE = {"activeDeadlineSeconds": 3600}
+DEADLINE: dict[str, Any] = {"activeDeadlineSeconds": 3600}
 
 
 @pytest.mark.parametrize(
