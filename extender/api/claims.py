@@ -219,7 +219,7 @@ def gpus_of_claims(
         devices = spec.devices
         requested = [_gpus_of_request(each, classes) for each in devices.requests or ()]
         if any(requested) and devices.constraints:
-            raise UnitError("constraints between its devices are not planned for; leave them out")
+            raise UnitError("constraints between devices are not supported; remove them")
         found += [each for each in requested if each]
     shares = [each for each in found if each.share_mib]
     if shares and len(found) > 1:
@@ -249,7 +249,7 @@ def _gpus_of_request(
     for is_there, what in (
         (exact.allocation_mode != _EXACT_COUNT, f"allocationMode {exact.allocation_mode:.20}"),
         (exact.admin_access, "adminAccess"),
-        (exact.selectors, "selectors, which may leave no card of a node"),
+        (exact.selectors, "selectors, which may match no card of a node"),
     ):
         if is_there:
             raise UnitError(f"request {request.name:.63} has {what}; {_REMEDY}, and nothing else")
@@ -261,12 +261,14 @@ def _gpus_of_request(
 def _share_of(name: str, asked: Mapping[str, Quantity], count: int) -> int:
     """MiB of a card that the request `name` asks for."""
     if other := sorted(asked.keys() - {MEMORY}):
-        raise UnitError(f"request {name:.63} has capacity {other[0]:.63}; only {MEMORY} is planned")
+        raise UnitError(
+            f"request {name:.63} has capacity {other[0]:.63}; only {MEMORY} is supported"
+        )
     mib = read_mib(asked[MEMORY])
     if not mib or count != 1:
         raise UnitError(
-            f"request {name:.63} asks for {count} times {MEMORY} {asked[MEMORY]!s:.30}; a share is"
-            " of one card (count: 1), and a whole number of MiB, such as 10240Mi or 10Gi"
+            f"request {name:.63} has {count} times {MEMORY} {asked[MEMORY]!s:.30}; a share must be"
+            " of one card (count: 1) and a whole number of MiB, such as 10240Mi or 10Gi"
         )
     return mib
 
@@ -279,8 +281,8 @@ def _driver_of(name: str, classes: Mapping[str, DeviceClass | None]) -> str:
     driver = driver_of_cards(device_class)
     if driver is None:
         raise UnitError(
-            f"Ballast does not know what devices DeviceClass {name:.253} gives; an administrator"
-            f" labels it {names.LABEL_CARDS_OF}=DRIVER where each is a whole card of that driver,"
-            f" or {names.LABEL_CARDS_OF}={NO_CARDS} where they are no GPUs"
+            f"Ballast does not know which devices DeviceClass {name:.253} provides; an"
+            f" administrator must label it {names.LABEL_CARDS_OF}=DRIVER if each is a whole card of"
+            f" that driver, or {names.LABEL_CARDS_OF}={NO_CARDS} if they are not GPUs"
         )
     return driver

@@ -161,11 +161,14 @@ REFUSED = {
     "all": (request(allocationMode="All"), "allocationMode All"),
     "admin": (request(adminAccess=True), "adminAccess"),
     "selectors": (request(selectors=[{"cel": {"expression": "true"}}]), "selectors"),
-    "other capacity": (request(capacity={"requests": {"cores": "10"}}), "only memory is planned"),
+    "other capacity": (request(capacity={"requests": {"cores": "10"}}), "only memory is supported"),
     "two shares": (request(count=2, capacity={"requests": {"memory": "1Gi"}}), "of one card"),
     "no memory": (request(capacity={"requests": {"memory": "0"}}), "such as 10240Mi"),
     "odd memory": (request(capacity={"requests": {"memory": "10G"}}), "a whole number of MiB"),
-    "class without label": (request("unknown"), "an administrator labels it ballast.dev/cards-of"),
+    "class without label": (
+        request("unknown"),
+        "an administrator must label it ballast.dev/cards-of",
+    ),
     "no class": (request("absent"), "there is no DeviceClass absent"),
 }
 
