@@ -34,7 +34,7 @@ def scored(kernel: ModuleType, free: list[int], demand: Demand, *pods: TypicalPo
     return scores
 
 
-def test_what_is_too_small_for_a_pod_that_fits_is_wasted(kernel: ModuleType) -> None:
+def test_free_cards_too_small_for_a_pod_that_fits_are_waste(kernel: ModuleType) -> None:
     assert wastes(kernel, [1000, 300, 499], HALF) == 799
 
 

@@ -43,7 +43,7 @@ def test_a_gang_goes_whole_when_its_budget_allows_all_of_it() -> None:
     assert evicted(decide(cluster.snapshot())) == {f"gang-{at}" for at in range(4)}
 
 
-def test_what_budgets_hold_back_is_reported_with_its_deadline_and_nothing_is_evicted() -> None:
+def test_an_eviction_that_budgets_delay_is_reported_with_its_deadline() -> None:
     cluster = borrowed()
     cluster.budgets["ns/web"] = 3
     cluster.job("owner", "b", 8)

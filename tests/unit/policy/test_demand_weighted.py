@@ -81,7 +81,7 @@ def test_gang_counts_as_one_task() -> None:
     assert counts(decide(cluster.snapshot())) == {("y-jobs", "reserved"): 4}
 
 
-def test_what_could_never_be_placed_is_no_claim() -> None:
+def test_requests_that_can_never_be_placed_do_not_count() -> None:
     cluster = pool_of(4)
     cluster.project("x")
     cluster.project("y")
@@ -167,7 +167,7 @@ def test_no_pod_is_evicted_without_preemption(way: str) -> None:
     assert statuses(decide(cluster.snapshot(), Settings(stages=stages))) == {}  # type: ignore[arg-type]
 
 
-def test_what_a_queue_cannot_use_of_its_share_goes_to_the_others() -> None:
+def test_a_share_that_a_queue_cannot_use_goes_to_other_queues() -> None:
     # x would have 2 of 4: too much for what runs, and too little for what waits.
     cluster = pool_of(4)
     cluster.project("y")

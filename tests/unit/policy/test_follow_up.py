@@ -48,7 +48,7 @@ def two_projects() -> Entry:
     )
 
 
-def test_what_an_eviction_leaves_over_is_given_away_in_the_same_cycle() -> None:
+def test_leftovers_of_an_eviction_are_allocated_in_the_same_cycle() -> None:
     after = first_cycle(two_projects()).after
     assert [after[id_].status for id_ in ("large/t", "own/t", "small/t")] == [
         "evicted",

@@ -83,7 +83,7 @@ def test_others_take_back_what_they_are_owed_as_without_a_budget() -> None:
     assert evicted(is_spent=True) == evicted(is_spent=False) == 4
 
 
-def test_what_ends_above_the_quota_is_not_followed_by_other_work() -> None:
+def test_a_spent_project_above_its_quota_starts_no_more_work() -> None:
     cluster = one_node()
     cluster.job("runs", "a", pods=4, on="n0", min=1)
     cluster.job("next", "a")
@@ -115,7 +115,7 @@ def test_place_that_was_promised_before_is_kept() -> None:
     assert plan.waits["ns/more"].reason is Reason.OVER_BUDGET
 
 
-def test_what_a_spent_project_asks_for_above_its_quota_is_no_share() -> None:
+def test_requests_of_a_spent_project_above_its_quota_give_no_share() -> None:
     cluster = one_node()
     cluster.job("wants", "a", pods=8, min=1)
     cluster.job("other", "b", pods=8, min=1)

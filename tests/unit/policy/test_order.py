@@ -218,7 +218,7 @@ def test_work_that_may_never_start_holds_up_nothing_in_strict_order(
     assert statuses(decide(cluster.snapshot())) == {"next-0": "reserved"}
 
 
-def test_what_the_last_cycle_cut_goes_first_in_its_project() -> None:
+def test_work_that_the_last_cycle_cut_off_goes_first_in_its_project() -> None:
     cluster = cluster_of(1, "a")
     cluster.job("old", "a", age=9000, priority=90)
     cluster.job("cut", "a", age=10)

@@ -205,7 +205,7 @@ def test_search_takes_no_more_than_all_its_pods_need_together() -> None:
     assert counts(plan) == {("gang", "evicted"): 2, ("search", "nominated"): 2}
 
 
-def test_what_one_taker_leaves_spares_the_victim_of_another() -> None:
+def test_leftovers_of_one_preemptor_spare_the_victim_of_another() -> None:
     # The first stops a pod on n1; the second stops a gang that also leaves a GPU of n1.
     cluster = pool_of(2, 2)
     cluster.job("gang", "a", pods=3, on=["n0", "n0", "n1"], priority=10, age=900)

@@ -203,7 +203,7 @@ def test_single_gpus_and_parts_keep_nothing_free() -> None:
     assert statuses(allocated(cluster)) == {"cpu-0": "reserved"}
 
 
-def test_what_can_never_start_keeps_nothing_free() -> None:
+def test_work_that_can_never_start_reserves_nothing() -> None:
     cluster = one_node(4, run=1000)
     cluster.node("n1", gpus=8)
     cluster.job("fixed", "a", 1, on="n1", ran=100)

@@ -67,7 +67,7 @@ def test_a_gang_within_quota_gets_exactly_its_nodes() -> None:
     assert [each.demand.devices for each in found.wanted["ns/train"].pods] == [8, 8, 8, 8]
 
 
-def test_what_waits_for_quota_buys_nothing_and_is_reported() -> None:
+def test_work_that_waits_for_quota_gets_no_nodes_and_this_is_reported() -> None:
     cluster = elastic()
     cluster.job("borrows", "b", gpus=8)
     found = asked(cluster)
@@ -111,7 +111,7 @@ def test_free_room_is_used_before_nodes_are_added() -> None:
     assert len(found.wanted["ns/train"].pods) == 3
 
 
-def test_what_starts_now_and_what_gets_room_by_reclaim_buys_nothing() -> None:
+def test_work_that_starts_now_or_by_reclaim_gets_no_nodes() -> None:
     cluster = elastic(max_nodes=4)
     cluster.node("n0", gpus=8)
     cluster.job("borrowed", "b", gpus=8, on="n0")
@@ -129,7 +129,7 @@ def test_a_pod_larger_than_a_node_of_the_pool_buys_nothing() -> None:
     assert found.refused["ns/big"].startswith("new nodes do not help")
 
 
-def test_a_fraction_buys_nothing_and_is_reported() -> None:
+def test_a_fraction_gets_no_nodes_and_this_is_reported() -> None:
     cluster = elastic()
     cluster.job("half", "a", gpus="0.5")
     found = asked(cluster)
@@ -152,7 +152,7 @@ def test_a_project_may_use_another_pool_beyond_its_quota() -> None:
     assert scale_ups(cluster.snapshot(), ["ns/there"]) == ScaleUps()
 
 
-def test_work_whose_place_is_about_to_be_free_buys_nothing() -> None:
+def test_work_for_which_cards_become_free_gets_no_nodes() -> None:
     cluster = elastic()
     cluster.node("n0", gpus=8)
     cluster.job("leaves", "b", gpus=8, on="n0", terminating=True)
@@ -204,7 +204,7 @@ def test_work_that_waits_for_kube_scheduler_alone_buys_nothing() -> None:
     assert left_waiting(plan) == []
 
 
-def test_work_whose_victims_a_disruption_budget_protects_buys_nothing() -> None:
+def test_work_whose_victims_a_disruption_budget_protects_gets_no_nodes() -> None:
     cluster = elastic()
     cluster.budgets = {"p": 0}
     cluster.node("n0", gpus=8)

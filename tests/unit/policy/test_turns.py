@@ -90,7 +90,7 @@ def test_an_average_is_over_the_time_that_was_counted() -> None:
     assert abs(lately.averages[KEY][0] - 500 * LATELY) < LATELY
 
 
-def test_what_was_held_a_half_life_ago_counts_half() -> None:
+def test_usage_of_a_half_life_ago_counts_half() -> None:
     lately = HeldLately()
     lately.step({KEY: (1000, 0, 0)}, 100 * LATELY_HALF_LIFE_S)
     lately.step({}, LATELY_HALF_LIFE_S)

@@ -18,7 +18,7 @@ def test_nothing_fades_in_no_time() -> None:
     assert decay((123, 45, 6), 0, WEEK_S) == (123, 45, 6)
 
 
-def test_what_is_very_old_is_forgotten() -> None:
+def test_very_old_usage_is_forgotten() -> None:
     assert decay((10**15, 10**15, 10**15), 1000 * WEEK_S, WEEK_S) == (0, 0, 0)
 
 
