@@ -32,13 +32,14 @@ from extender.policy.plan import (
 )
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import is_ever_allowed
-from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, sum_amounts, tally_of
+from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, tally_of
 from extender.policy.workloads.disruption_budgets import Budgets, find_overdue, hold_key, hold_s
 from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, PendingReader, SortKey, why_too_few
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
+from extender.state.tally import sum_amounts
 
 
 @dataclass(slots=True)

@@ -15,11 +15,12 @@ from extender.policy.placement.simulation import Moment, has_room
 from extender.policy.plan import Placement
 from extender.policy.queues.queue import Queue, add
 from extender.policy.queues.room import check_room
-from extender.policy.queues.tree import held_amounts, held_pool, sum_amounts, tally_of
+from extender.policy.queues.tree import held_pool, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.terminating import Leaving
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
+from extender.state.tally import held_amounts, sum_amounts
 
 
 @dataclass(slots=True)

@@ -54,9 +54,9 @@ from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller, states_host
 from extender.policy.queues.room import check_room, format_amount
-from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session, placed_amounts
 from extender.state.model import GPU, UNLIMITED, Amounts
+from extender.state.tally import sum_amounts
 
 _Precedence = tuple[bool, int]
 

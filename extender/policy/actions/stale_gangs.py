@@ -6,10 +6,11 @@ Non-preemptible gangs are evicted as well.
 
 from extender.api.reasons import Reason
 from extender.policy.plan import Eviction
-from extender.policy.queues.tree import held_amounts, held_pool, tally_of
+from extender.policy.queues.tree import held_pool, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import is_satisfied, live_pods
 from extender.state.model import PodView, WorkloadView
+from extender.state.tally import held_amounts
 
 
 def evict_stale_gangs(session: Session) -> None:

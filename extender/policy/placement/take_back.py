@@ -11,10 +11,10 @@ from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import preempt_minimum_s, reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
-from extender.policy.queues.tree import held_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, Amounts, PodView, PoolView, WorkloadView
+from extender.state.tally import held_amounts
 
 
 @dataclass(slots=True, frozen=True)

@@ -16,10 +16,11 @@ from typing import Final
 from extender.api.reasons import Reason
 from extender.policy.queues.fairshare import set_shares
 from extender.policy.queues.queue import RESOURCES, Queue, add, frozen, subtract
-from extender.policy.queues.tree import PoolQueues, pod_amounts, startable, sum_amounts, tally_of
+from extender.policy.queues.tree import PoolQueues, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, WorkloadView
+from extender.state.tally import pod_amounts, startable, sum_amounts
 
 #: Reasons why a workload cannot start without an action of its owner.
 _CANNOT_START: Final = (

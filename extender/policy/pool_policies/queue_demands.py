@@ -9,7 +9,7 @@ from extender.api.units import MILLI_PER_GPU
 from extender.policy.preemption.candidate_table import in_eviction_order
 from extender.policy.queues.fairshare import children_first
 from extender.policy.queues.queue import Queue
-from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts
+from extender.policy.queues.tree import PoolQueues, held_pool
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import (
     are_independent,
@@ -21,6 +21,7 @@ from extender.policy.workloads.gangs import (
 )
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, UNLIMITED, PodView, WorkloadView
+from extender.state.tally import pod_amounts
 
 
 @dataclass(slots=True)

@@ -12,10 +12,11 @@ from typing import Final
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.queues.queue import RESOURCES, Queue
-from extender.policy.queues.tree import PoolQueues, held_amounts
+from extender.policy.queues.tree import PoolQueues
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
 from extender.state.model import PodView, WorkloadView
+from extender.state.tally import held_amounts
 
 #: Ages are counted down from here, so that the older workload has the larger figure.
 _EPOCH_END: Final = (1 << 33) - 1

@@ -17,12 +17,12 @@ from extender.policy.plan import Placement
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.node_costs import Cost
 from extender.policy.queues.queue import Queue, frozen
-from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import Amounts, GroupView, PodView
 from extender.state.nodes import NodeTable
+from extender.state.tally import sum_amounts
 
 #: A checkpoint of the simulation, nodes, and the function and arguments that undo the rest.
 Step = tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]

@@ -27,14 +27,6 @@ from extender.state.model import (
 from extender.state.snapshot import Snapshot
 from extender.state.tally import Tally
 
-# Re-exported from the tally, which computes the amounts that pods are charged.
-held_amounts = tally.held_amounts
-pod_amounts = tally.pod_amounts
-startable = tally.startable
-startable_and_spare = tally.startable_and_spare
-starting_order = tally.starting_order
-sum_amounts = tally.sum_amounts
-
 _NO_FIGURES: Final = PoolQuota()
 #: Users have no figures of their own: `fairshare` gives them equal parts of the project's quota.
 _USER_FIGURES: Final = PoolQuota(cpu=Figures(), memory=Figures())
@@ -205,7 +197,7 @@ def _empty_queues(
 
 def _missing_parent(name: str, views: list[QueueView], of: PoolView) -> Queue:
     """A queue for a missing parent; its quota is the sum of its children's."""
-    quota = sum_amounts(
+    quota = tally.sum_amounts(
         tuple(f.quota for f in view.pools.get(of.name, PoolQuota()).figures)  # type: ignore[misc]
         for view in views
     )

@@ -11,10 +11,11 @@ from operator import add, le, sub
 from typing import Final
 
 from extender.policy.queues.queue import Queue
-from extender.policy.queues.tree import PoolQueues, held_amounts, held_pool, sum_amounts
+from extender.policy.queues.tree import PoolQueues, held_pool
 from extender.policy.workloads.gangs import live_pods
 from extender.state.model import NOTHING, Amounts, WorkloadView
 from extender.state.snapshot import Snapshot
+from extender.state.tally import held_amounts, sum_amounts
 
 #: Workload kinds that precede training, as long as they are within their project's quota.
 FIRST_KINDS: Final = ("inference", "interactive", "build")

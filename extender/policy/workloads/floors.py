@@ -17,16 +17,10 @@ from typing import Final
 from msgspec import structs
 
 from extender.policy.queues.queue import Queue, add
-from extender.policy.queues.tree import (
-    PoolQueues,
-    build_queues,
-    held_amounts,
-    held_pool,
-    sum_amounts,
-    tally_of,
-)
+from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, tally_of
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
+from extender.state.tally import held_amounts, sum_amounts
 
 #: Namespace and owner.
 _Owner = tuple[str, str]

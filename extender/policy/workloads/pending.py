@@ -13,14 +13,7 @@ from typing import Final
 from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Placement
-from extender.policy.queues.tree import (
-    PoolQueues,
-    held_pool,
-    pod_amounts,
-    startable_and_spare,
-    starting_order,
-    sum_amounts,
-)
+from extender.policy.queues.tree import PoolQueues, held_pool
 from extender.policy.workloads.gangs import (
     is_gang,
     is_satisfied,
@@ -31,6 +24,7 @@ from extender.policy.workloads.gangs import (
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
+from extender.state.tally import pod_amounts, startable_and_spare, starting_order, sum_amounts
 
 #: Seconds after which a workload has waited long. One hour is short compared with trainings that
 #: starve others, and long compared with small workloads.
