@@ -113,24 +113,19 @@ def _allocate_by_policy(preemption: Preemption) -> None:
     pools = list(dict.fromkeys([*session.pools_in_order(), *weighted]))
     for pool in pools:
         if policies[pool] == "priority":
-            here = _pending_in(session, pool)
+            here = session.pending_in(pool)
             _remove_served(session, here, serve_by_priority(preemption, pool, here))
         elif policies[pool] == "demand-weighted":
-            here = _pending_in(session, pool)
+            here = session.pending_in(pool)
             _remove_served(session, here, start_by_demand(session, pool, here, "now"))
     if len(policies) > 1:
         for pool in weighted:
             divide_again(session, session.queues[pool])
     for pool in pools:
         if policies[pool] == "demand-weighted":
-            here = _pending_in(session, pool)
+            here = session.pending_in(pool)
             _remove_served(session, here, share_by_demand(session, pool, here))
     preemption.review()
-
-
-def _pending_in(session: Session, pool: str) -> list[Pending]:
-    """The pending workloads that may use the pool."""
-    return [pending for pending in session.pending if pool in pending.pools]
 
 
 def _remove_served(session: Session, waiting: list[Pending], left: list[Pending]) -> None:

@@ -168,6 +168,17 @@ class Session:
         """Record that the stage had no time for the workload."""
         self._cut.setdefault(key, stage)
 
+    def pending_in(self, pool: str) -> list[Pending]:
+        """The pending workloads that may use the pool."""
+        return [pending for pending in self.pending if pool in pending.pools]
+
+    def may_evict_later(self, stage: Stage, pool: str) -> bool:
+        """Whether this stage comes after `allocate` and evicts pods in the pool."""
+        stages = self.settings.stages
+        if "allocate" not in stages or stage not in stages[stages.index("allocate") :]:
+            return False
+        return self.snapshot.pools[pool].has_preemption
+
     def queue_of(self, workload: WorkloadView, pool: str) -> Queue:
         """The workload's queue in the pool; both must exist."""
         leaf = self.queues[pool].leaf_of(workload)

@@ -10,12 +10,12 @@ later. Likewise, while a workload is blocked that `preempt` can serve, work of i
 precedes yields until after that stage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
-from extender.policy.actions.yield_to_preemption import YieldToPreemption, is_preempt_next
+from extender.policy.actions.yield_to_preemption import YieldToPreemption
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
@@ -67,39 +67,23 @@ def _allocate(
 ) -> list[Pending]:
     waiting: dict[str, list[Pending]] = {}
     blocked: list[Pending] = []
+
+    def queue_up(pending: Pending, pools: Iterable[str]) -> None:
+        """Queue the workload for the first fair-share pool in `pools`, or else as blocked."""
+        fair = (pool for pool in pools if session.snapshot.pools[pool].policy == "fairshare")
+        pool = next(fair, None)
+        (blocked if pool is None else waiting.setdefault(pool, [])).append(pending)
+
     order = session.pools_in_order(pending_now)
     for pending in pending_now:
-        _queue_up(session, pending, pending.pools, (waiting, blocked))
+        queue_up(pending, pending.pools)
     while waiting:
         pool = min(waiting, key=order.index)
-        round_ = _Round(session, pool, may_defer=may_defer and _is_reclaim_next(session, pool))
+        is_deferring = may_defer and session.may_evict_later("reclaim", pool)
+        round_ = _Round(session, pool, is_deferring)
         for pending in round_.serve(waiting.pop(pool)):
-            following = pending.pools[pending.pools.index(pool) + 1 :]
-            _queue_up(session, pending, following, (waiting, blocked))
+            queue_up(pending, pending.pools[pending.pools.index(pool) + 1 :])
     return blocked
-
-
-def _is_reclaim_next(session: Session, pool: str) -> bool:
-    """Whether reclaim is still to come and may free cards for blocked work in the pool."""
-    stages = session.settings.stages
-    if not session.snapshot.pools[pool].has_preemption or "reclaim" not in stages:
-        return False
-    return "allocate" in stages and stages.index("allocate") < stages.index("reclaim")
-
-
-def _queue_up(
-    session: Session,
-    pending: Pending,
-    pools: tuple[str, ...],
-    lines: tuple[dict[str, list[Pending]], list[Pending]],
-) -> None:
-    """Queue the workload for the first fair-share pool in `pools`, or else as blocked."""
-    waiting, blocked = lines
-    for pool in pools:
-        if session.snapshot.pools[pool].policy == "fairshare":
-            waiting.setdefault(pool, []).append(pending)
-            return
-    blocked.append(pending)
 
 
 @dataclass(slots=True)
@@ -114,8 +98,9 @@ class _Round:
     preempting: YieldToPreemption | None = None
 
     def __post_init__(self) -> None:
-        if is_preempt_next(self.session, self.pool):
-            self.preempting = YieldToPreemption(self.session, self.pool)
+        session, pool = self.session, self.pool
+        if not session.has_preempted and session.may_evict_later("preempt", pool):
+            self.preempting = YieldToPreemption(session, pool)
 
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the workloads in turn until nothing more fits; returns those that do not fit."""
@@ -125,13 +110,9 @@ class _Round:
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
             key = pending.workload.key
-            if self.has_blocked_work and self._can_defer(leaf, pending):
+            if (served_later := self._served_later(leaf, pending)) is not None:
                 holds_up = session.holds_up_queue(pending, self.pool)
-                session.deferred += [pending, *turns.pass_over(holds_up=holds_up)]
-                continue
-            if self._must_yield(leaf, pending):
-                holds_up = session.holds_up_queue(pending, self.pool)
-                session.yielding += [pending, *turns.pass_over(holds_up=holds_up)]
+                served_later += [pending, *turns.pass_over(holds_up=holds_up)]
                 continue
             is_above = self._is_above(leaf, pending)
             placed = self._try(leaf, pending)
@@ -217,20 +198,18 @@ class _Round:
         with self.session.reservations.lifted_for(pending, self.pool):
             return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
 
-    def _can_defer(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether the workload is above its share and may be deferred until after reclaim; pools of
-        other policies than fair share are served only now."""
-        return self._is_fair_everywhere(pending) and self._is_above(leaf, pending)
-
-    def _is_fair_everywhere(self, pending: Pending) -> bool:
-        pools = self.session.snapshot.pools
-        return all(pools[name].policy == "fairshare" for name in pending.pools)
-
-    def _must_yield(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether the workload fits now but is to be served only after preemption."""
-        if self.preempting is None or not self.preempting.must_yield(leaf, pending):
-            return False
-        return self._has_place(pending) and self._is_fair_everywhere(pending)
+    def _served_later(self, leaf: Queue, pending: Pending) -> list[Pending] | None:
+        """The list for the workload if it is to be served only after reclaim, or fits now but is to
+        be served only after preemption; None if it is to be served now."""
+        session = self.session
+        pools = (session.snapshot.pools[name] for name in pending.pools)
+        # Pools of other policies are served only now.
+        if any(pool.policy != "fairshare" for pool in pools):
+            return None
+        if self.has_blocked_work and self._is_above(leaf, pending):
+            return session.deferred
+        must_yield = self.preempting is not None and self.preempting.must_yield(leaf, pending)
+        return session.yielding if must_yield and self._has_place(pending) else None
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
         """Whether the workload lifts its queue above what it deserves, so that reclaim does not

@@ -40,10 +40,11 @@ def consolidate(preemption: Preemption) -> None:
         if view.policy != "fairshare":
             continue
         stage = _Consolidate(session, pool)
-        servable = here = [pending for pending in session.pending if pool in pending.pools]
-        if "allocate" in session.settings.stages:  # otherwise each refusal names that stage
-            servable = _with_victims(preemption, pool, here)
-        servable = [pending for pending in servable if stage.could_serve(pending)]
+        here = session.pending_in(pool)
+        # Without stage `allocate`, each refusal names that stage.
+        is_usual = "allocate" in session.settings.stages
+        tried = _with_victims(preemption, pool, here) if is_usual else here
+        servable = [pending for pending in tried if stage.could_serve(pending)]
         # In strict order a workload that no move helps may hold up one that a move would help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(

@@ -56,7 +56,7 @@ def preempt(preemption: Preemption) -> None:
 
 def _with_victims(session: Session, pool: str) -> list[Pending]:
     """The pending workloads whose project runs work that they may precede."""
-    here = [pending for pending in session.pending if pool in pending.pools]
+    here = session.pending_in(pool)
     lowest: dict[str, int] = {}
     training: set[str] = set()
     for workload in session.snapshot.workloads.values() if here else ():

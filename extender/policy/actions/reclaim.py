@@ -70,7 +70,7 @@ def reclaim(preemption: Preemption) -> None:
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
-            here = [pending for pending in session.pending if pool in pending.pools]
+            here = session.pending_in(pool)
             stage = _Reclaim(session, pool)
             PreemptionLoop(preemption, pool, "reclaim", stage).serve(here)
 

@@ -86,12 +86,3 @@ class YieldToPreemption:
                     pending, self.pool, evicted
                 )
         return blocked.can_be_served
-
-
-def is_preempt_next(session: Session, pool: str) -> bool:
-    """Whether stage `preempt` is still to come in the pool."""
-    stages = session.settings.stages
-    if session.has_preempted or "preempt" not in stages or "allocate" not in stages:
-        return False
-    view = session.snapshot.pools[pool]
-    return view.has_preemption and stages.index("allocate") < stages.index("preempt")
