@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.kernels.sums import sum_units
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.state.model import Amounts
@@ -67,15 +68,15 @@ class Eligibility:
                 return tier, is_below
         return None
 
-    def most_freed(
-        self, candidates: Candidates, total: "array[int]", largest: "array[int]"
-    ) -> Amounts:
-        """An upper bound of what can be evicted.
-
-        `total` and `largest` (int64[3 * n]) are, for each queue, what its workloads can free
-        together, and the most that one of them can.
-        """
+    def most_freed(self, candidates: Candidates) -> Amounts:
+        """An upper bound of what can be evicted; costs one pass over workloads and queues."""
         gpu, cpu, memory = 0, 0, 0
+        if not any(self.tiers):
+            return gpu, cpu, memory
+        # For each queue, what its workloads can free together, and the most that one of them can.
+        total = array("q", bytes(8 * len(candidates.has)))
+        largest = total[:]
+        sum_units(candidates, total, largest)
         for q in range(len(self.tiers)):
             if self.tiers[q]:
                 most = self._most_of(

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from extender.api.demand import Demand
-from extender.kernels.sums import sum_idle, sum_units
+from extender.kernels.sums import sum_idle
 from extender.policy.placement.no_fit import Fullness
 from extender.policy.preemption.candidates import Candidates
-from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.plan_review import CommittedSolutions, has_left_over, review
 from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
@@ -27,7 +26,7 @@ from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import RESOURCES
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU, Amounts, Constraints
+from extender.state.model import GPU, Constraints
 
 #: By demand and the identity of constraints.
 _NodesOfShapes = dict[tuple[Demand, int], tuple[Constraints, set[int]]]
@@ -110,7 +109,8 @@ class Solver:
         n_pods = len(request.chunk)
         if n_pods == 1 and rule.can_evict:
             return True
-        most = self._most_freed(self.context.eligibility(rule, with_moves=False))
+        eligibility = self.context.eligibility(rule, with_moves=False)
+        most = eligibility.most_freed(self.candidates)
         idle = array("q", bytes(24))
         sum_idle(self.context.session.sim.later, self._with_room(search), idle)
         # `idle` does not include MIG instances.
@@ -134,18 +134,6 @@ class Solver:
         shapes = search.request.shapes
         listed = [node_filter.candidates(self.context.pool, shape.constraints) for shape in shapes]
         return listed[0] if len(listed) == 1 else array("i", sorted(set().union(*listed)))
-
-    def _most_freed(self, eligibility: Eligibility) -> Amounts:
-        """An upper bound of what can be evicted."""
-        candidates = self.candidates
-        if not any(eligibility.tiers):
-            return 0, 0, 0
-        total, largest = (
-            array("q", bytes(8 * len(candidates.has))),
-            array("q", bytes(8 * len(candidates.has))),
-        )
-        sum_units(candidates, total, largest)
-        return eligibility.most_freed(candidates, total, largest)
 
 
 class Preemption:
