@@ -40,10 +40,11 @@ from operator import gt
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus
+from extender.api.units import MILLI_PER_GPU
 from extender.policy.actions.counter_reclaim import CounterReclaim
 from extender.policy.actions.long_wait_protection import LongWaitProtection
 from extender.policy.actions.preemption_loop import PreemptionLoop
+from extender.policy.actions.reclaim_notes import describe_side, explain_band, explain_share
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, Eligibility, EligibilityBuilder
 from extender.policy.preemption.min_runtime import protected_by
@@ -53,7 +54,7 @@ from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger, smaller, states_host
-from extender.policy.queues.room import check_room, format_amount
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 from extender.state.model import GPU, UNLIMITED, Amounts
 from extender.state.tally import sum_amounts
@@ -106,7 +107,7 @@ class _Reclaim:
         if over is leaf:
             lacks = self.session.waits.get(request.key)
             where = f" in pool {self.pool}" if len(workload.pools) > 1 else ""
-            return _has_its_share(request, leaf.deserves, lacks, where)
+            return explain_share(request, lacks, where)
         if refused := self._within_band(request):
             return refused
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
@@ -136,12 +137,7 @@ class _Reclaim:
         most = share - share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         if held <= most:
             return None
-        return Refused(
-            Reason.OVER_FAIR_SHARE,
-            f"{request.key}: above its quota {project.name} reclaims only up to {count_gpus(most)}"
-            f" (reclaimBandPercent: {percent} % below its fair share of {format_gpus(share)}), and"
-            f" with this work it would hold {format_gpus(held)}",
-        )
+        return explain_band(request, most, percent)
 
     def _rule(
         self, preemptor: _Preemptor, inside: Queue | None, *, is_for_host: bool = False
@@ -194,7 +190,7 @@ class _ReclaimRule(PreemptionRule):
             is_by_quota = not any(self.preemptor.surplus[level])
             sides = request.leaf.chain[: level + 1], path
             known = self._explained[key] = "; ".join(
-                _figures_of(side, is_by_quota=is_by_quota) for side in sides if side
+                describe_side(side, is_by_quota=is_by_quota) for side in sides if side
             )
         return known
 
@@ -373,48 +369,3 @@ def _without_unstated(quota: Amounts) -> Amounts:
     if gpu >= UNLIMITED:
         gpu = 0
     return (gpu, cpu, memory) if states_host(quota) else (gpu, 0, 0)
-
-
-def _figures_of(side: Sequence[Queue], *, is_by_quota: bool) -> str:
-    """What the queues of one side hold, the compared one last, for owners of reclaimed work. Users
-    are named only if users of one project are compared."""
-    parts = []
-    for queue in side:
-        if queue.is_user != side[-1].is_user:
-            continue
-        name, held = queue.name.replace("/", " "), count_gpus(queue.held[GPU])
-        bound = (queue.quota if is_by_quota else queue.deserves)[GPU]
-        what = "quota" if is_by_quota else _name_of_entitlement(queue, GPU)
-        figure = format_gpus(bound) if bound < UNLIMITED else "unlimited"
-        parts.append(f"{name} holds {held} ({what} {figure})")
-    return ", ".join(parts)
-
-
-def _name_of_entitlement(queue: Queue, resource: int) -> str:
-    """What the queue deserves: its fair share or, if that is larger, its quota."""
-    share, quota = queue.share_to_take[resource], queue.quota[resource]
-    return "fair share" if share >= quota else "quota"
-
-
-def _has_its_share(
-    request: PreemptionRequest, bound: Amounts, lacks: Refused | None, where: str
-) -> Refused:
-    """Says that no pod is evicted for the request, after the known reason why it does not fit.
-
-    `where` names the pool of these figures, if there are several.
-    """
-    leaf = request.leaf
-    then = sum_amounts((frozen(leaf.allocated), request.need))
-    short = [r for r in RESOURCES if request.need[r] and then[r] > bound[r]]
-    resource = GPU if GPU in short else short[0]
-    need, would_hold, most = (
-        format_amount(resource, amounts[resource]) for amounts in (request.need, then, bound)
-    )
-    what = _name_of_entitlement(leaf, resource)
-    share = (
-        f"with this work {leaf.name} would hold {would_hold}{where}, above its {what} of {most},"
-        " so no pod is evicted for it"
-    )
-    if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
-        return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")
-    return Refused(Reason.OVER_FAIR_SHARE, f"{request.key}: needs {need}; {share}")
