@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-#: Folders and modules in which all tests share one stage or computed results, in the order of
-#: their start.
-WHOLE = ("tests/faults/", "tests/e2e/", "tests/attacks/", "tests/scenarios/test_unrelated.py")
+#: Folders in which all tests share one stage, in the order of their start.
+WHOLE = ("tests/faults/", "tests/e2e/", "tests/attacks/")
 #: Folders in which the tests of a module share programs.
 BY_MODULE = ("tests/integration/",)
 #: Folders of short tests.
