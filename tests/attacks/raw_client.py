@@ -18,6 +18,8 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
+#: A list of objects without their specs.
+NAMES: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,14 +60,21 @@ class RawClient:
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(
-        self, method: str, path: str, body: Any = None, media: str = JSON, as_user: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        media: str = JSON,
+        as_user: str = "",
+        *,
+        accept: str = JSON,
     ) -> Answer:
         """Send one request; bytes are sent unchanged. Opens a new connection if it was closed.
 
         `as_user` is the user to impersonate.
         """
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        headers = self._headers | {"Content-Type": media, "Accept": JSON}
+        headers = self._headers | {"Content-Type": media, "Accept": accept}
         if as_user:
             headers["Impersonate-User"] = as_user
         try:
