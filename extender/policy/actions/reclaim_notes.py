@@ -8,8 +8,8 @@ from extender.api.units import count_gpus, format_gpus
 from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import RESOURCES, Queue, frozen
 from extender.policy.queues.room import format_amount
-from extender.policy.queues.tree import sum_amounts
 from extender.state.model import GPU, UNLIMITED
+from extender.state.tally import sum_amounts
 
 
 def describe_side(side: Sequence[Queue], *, is_by_quota: bool) -> str:
