@@ -40,7 +40,7 @@ ASKED: Final = {
     names.ANNOTATION_MIN_MEMBER: "1",
     names.ANNOTATION_TOPOLOGY_REQUIRED: "zone",
 }
-ONLY_OURS: Final = ("only Ballast writes them", "written by Ballast only")
+ONLY_OURS: Final = ("only Ballast writes",)
 ONCE: Final = "delete the pod and create it again"
 _CHOSEN: Final = 30
 

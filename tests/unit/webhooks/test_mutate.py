@@ -404,7 +404,7 @@ def test_hostile_memory_is_refused_with_a_sentence(text: str) -> None:
     ("built", "said"),
     [
         (pod().noted(HALF).asking("nvidia.com/gpu", "1"), "use one of them"),
-        (pod().noted(HALF | {"gpu-fraction-container-name": "no"}), "none of its containers"),
+        (pod().noted(HALF | {"gpu-fraction-container-name": "no"}), "none of spec.containers"),
         (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,,b"}), "is not a name"),
         (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,a"}), "different names"),
         (pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "0"}), "min-member"),
@@ -439,7 +439,7 @@ def test_what_is_not_understood_is_refused_with_a_sentence(built: PodDocument, s
 )
 @pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
 def test_forged_decision_is_refused(key: str, namespace: str) -> None:
-    assert "written by Ballast only" in refusal(pod(namespace=namespace).noted({key: "0:1000:1"}))
+    assert "only Ballast writes" in refusal(pod(namespace=namespace).noted({key: "0:1000:1"}))
 
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", "system-x"])
