@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any, Final
 
-from msgspec import to_builtins
+from msgspec import convert, to_builtins
 
 from extender.scenario.model.case import Case
 
@@ -273,41 +273,36 @@ def with_larger_weights(case: Entry) -> Entry | None:
     return case
 
 
-#: Changes that are made together: they add to a case and hide nothing of it, or exclude each other.
-#: What depends on one of them depends on all of them, unless two errors cancel.
-TOGETHER: Final[tuple[tuple[Change, ...], ...]] = (
-    (renamed, with_other_priorities, with_larger_weights),
-    (with_a_cordoned_node, with_empty_queues, with_an_empty_pool, in_a_stated_pool),
-    (
-        with_a_typing_mistake,
-        with_a_pod_larger_than_any_node,
-        with_a_gang_larger_than_any_node,
-        with_a_pod_of_more_cpu_than_any_node,
-        with_a_project_of_impossible_work,
-    ),
-    (of_one_user, with_a_selector_of_all_nodes, with_limits_above_all_there_is),
-    (with_fractions_in_megabytes, with_whole_cards_in_megabytes),
-    (below_one_department,),
-    (below_departments_of_their_own,),
-    (with_cards_by_claims,),
-    (beside_a_copy,),
-    (in_one_sub_group,),
+CHANGES: Final[tuple[Change, ...]] = (
+    renamed,
+    with_a_cordoned_node,
+    with_empty_queues,
+    with_an_empty_pool,
+    with_a_typing_mistake,
+    with_a_pod_larger_than_any_node,
+    with_a_gang_larger_than_any_node,
+    with_a_pod_of_more_cpu_than_any_node,
+    with_a_project_of_impossible_work,
+    in_a_stated_pool,
+    below_one_department,
+    below_departments_of_their_own,
+    of_one_user,
+    with_a_selector_of_all_nodes,
+    with_limits_above_all_there_is,
+    with_fractions_in_megabytes,
+    with_whole_cards_in_megabytes,
+    with_cards_by_claims,
+    beside_a_copy,
+    in_one_sub_group,
+    with_other_priorities,
+    with_larger_weights,
 )
 
 
-def is_changed(case: Case, change: Change) -> bool:
-    """Whether the change can be made and means nothing."""
-    return change(to_builtins(case)) is not None
-
-
-def changed(case: Case, changes: Iterable[Change]) -> Entry:
-    """The case with these changes, all of which can be made."""
-    entry: Entry = to_builtins(case)
-    for change in changes:
-        other = change(entry)
-        assert other is not None, (case.id, change.__name__)
-        entry = other
-    return entry
+def changed(case: Case, change: Change) -> Case | None:
+    """The case with the change; None if the change cannot be made or means something."""
+    entry = change(to_builtins(case))
+    return None if entry is None else convert(entry, Case)
 
 
 def _jobs(case: Entry) -> list[Entry]:
@@ -372,7 +367,6 @@ def _with_impossible(case: Entry, task: Entry) -> Entry | None:
 
 
 def _with_job(case: Entry, queue: str, task: Entry) -> Entry:
-    name = f"{ADDED}job-{len(case['jobs'])}"
-    job = {"name": name, "queue": queue, "age": 10_000_000, "priority": 99}
+    job = {"name": f"{ADDED}job", "queue": queue, "age": 10_000_000, "priority": 99}
     case["jobs"].append(job | {"tasks": [task]})
     return case
