@@ -32,7 +32,7 @@ _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", 
 def cycle(shape: Path, repeat: int, by_stage: bool, output: str) -> None:
     """Time one cycle: all stages, with the model in memory, each run on a new snapshot."""
     from extender.cli.scenarios.cycle_timing import time_case
-    from extender.cli.terminal.show import echo_data, print_table, safe, whole_table
+    from extender.cli.terminal.show import echo_data, print_table, safe, table_of
     from extender.scenario.errors import ScenarioError
     from extender.scenario.load import load
 
@@ -45,7 +45,7 @@ def cycle(shape: Path, repeat: int, by_stage: bool, output: str) -> None:
         raise click.ClickException(str(error)) from error
     if echo_data(output, [asdict(each) for each in found]):
         return
-    table = whole_table(_TITLES)
+    table = table_of(_TITLES, folds=False)
     for each in found:
         figures = (each.n_nodes, each.n_pods, f"{each.best_ms:.2f}", f"{each.median_ms:.2f}")
         decided = (each.n_bound, each.n_evicted, each.n_nominated, f"{each.peak_rss_mib:.0f}")

@@ -14,8 +14,8 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from extender.cli.terminal.output import plain
-from extender.cli.terminal.show import echo_data, print_table, safe, whole_table
+from extender.cli.terminal.output import plain, sentence_console
+from extender.cli.terminal.show import echo_data, print_table, safe, table_of
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import Loaded, load
 from extender.scenario.model.case import Case
@@ -130,27 +130,26 @@ def _print_reports(reports: Iterable[Report]) -> None:
     console = Console(highlight=False, emoji=False, soft_wrap=True)
     for report in reports:
         colour = _COLOURS[report.result]
-        console.print(f"[{colour}]{report.result:7}[/{colour}] {escape(plain(report.id))}")
+        console.print(f"[{colour}]{report.result:7}[/{colour}] {safe(report.id)}")
         for reason in report.reasons if report.result == "failed" else ():
-            console.print(f"        {escape(plain(reason))}")
+            console.print(f"        {safe(reason)}")
 
 
 def _print_stories(case: Case, found: Iterable[Story]) -> None:
-    # Sentences are broken between words on a terminal only.
-    console = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
-    console.print(f"[bold]{escape(plain(case.id))}[/bold]")
+    console = sentence_console()
+    console.print(f"[bold]{safe(case.id)}[/bold]")
     if case.about:
         console.print(escape("\n".join(map(plain, case.about.splitlines()))))
     if case.is_out_of_format:
         console.print("It needs what the format cannot say, so this may not be what it means.")
     for story in found:
         console.print(f"\n[bold]Cycle {story.cycle}[/bold]")
-        table = whole_table(_SHARES)
+        table = table_of(_SHARES, folds=False)
         for row in story.shares:
             table.add_row(*(safe(cell) for cell in astuple(row)))
         print_table(table)
         for line in (*story.leaving, *story.placed, *story.waiting):
-            console.print(f"- {escape(plain(line))}")
+            console.print(f"- {safe(line)}")
         if not (story.leaving or story.placed or story.waiting):
             console.print("Nothing changes and no workload waits.")
     console.print()

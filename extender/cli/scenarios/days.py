@@ -7,8 +7,8 @@ from typing import Any, Final
 import click
 from msgspec import structs
 
-from extender.cli.terminal.output import plain, wide_console
-from extender.cli.terminal.show import WIDTH, echo_data, print_table, safe, whole_table
+from extender.cli.terminal.output import plain, sentence_console
+from extender.cli.terminal.show import echo_data, print_table, safe, table_of
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import load
 from extender.scenario.longrun.simulate import as_time, simulate
@@ -79,7 +79,7 @@ def _print(report: dict[str, Any]) -> None:
         f"{report['id']}: {n_days:g} {'day' if n_days == 1 else 'days'};"
         " owed, held, deprived and lost in GPU-hours"
     )
-    table = whole_table(("", *(heading for _, heading in _COLUMNS)))
+    table = table_of(("", *(heading for _, heading in _COLUMNS)), folds=False)
     for column in table.columns[1:]:
         column.justify = "right"
     lines = {**report["queues"], **report["users"], "total": report["total"]}
@@ -93,7 +93,7 @@ def _print(report: dict[str, Any]) -> None:
     print_table(table)
     whole = report["total"]
     rest = "nothing" if whole["cameToRest"] else "something"
-    out = wide_console(WIDTH)
+    out = sentence_console()
     out.print(
         f"{whole['cycles']:,} cycles; the last one decided {rest}."
         f" After an event, decisions followed for up to {whole['longestUnrestHours']:g} h."
@@ -102,9 +102,8 @@ def _print(report: dict[str, Any]) -> None:
         f" {whole['evictedAndBack']:,} evicted pods ran again."
         f" {whole['lostPercent']:g} % of what was held was lost;"
         f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours"
-        " were idle while pods waited.",
-        soft_wrap=not out.is_terminal,
+        " were idle while pods waited."
     )
     for line in (*report["broken"], *report["missed"]):
-        out.print(f"- {safe(line)}", soft_wrap=not out.is_terminal)
+        out.print(f"- {safe(line)}")
     out.print()

@@ -50,6 +50,15 @@ def wide_console(width: int) -> "Console":
     return Console(width=width_or_none, highlight=False, emoji=False)
 
 
+def sentence_console() -> "Console":
+    """The terminal, where sentences are broken between words; in a pipe each stays one line."""
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False)
+    console.soft_wrap = not console.is_terminal
+    return console
+
+
 def plain(text: str) -> str:
     """The text in one line, with control characters escaped."""
     if text.isprintable():

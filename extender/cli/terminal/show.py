@@ -132,23 +132,13 @@ def safe(text: object) -> str:
     return escape(plain(str(text)))
 
 
-def table_of(names: Iterable[str], *, no_headers: bool = False) -> "Table":
-    """An empty table in kubectl's style; cells fold if the terminal is too narrow."""
+def table_of(names: Iterable[str], *, no_headers: bool = False, folds: bool = True) -> "Table":
+    """An empty table in kubectl's style; with `folds`, cells fold if the terminal is too narrow."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=not no_headers, header_style="bold")
     for name in names:
-        table.add_column(name, overflow="fold")
-    return table
-
-
-def whole_table(names: Iterable[str]) -> "Table":
-    """An empty table of names and figures, of which none is broken."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, overflow="fold", no_wrap=not folds)
     return table
 
 
