@@ -21,7 +21,7 @@ from extender.policy.placement.request_text import full_text, gpu_text, host_tex
 from extender.policy.placement.simulation import fits_host
 from extender.policy.placement.topology import required_rules
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
+from extender.policy.workloads.pod_classes import Shape, ShapesKey, by_shape, key_of, shapes_of
 from extender.state.model import PodView, TopologyRule
 
 #: Precedes the pool's name in the message for a workload that does not fit even on empty nodes.
@@ -354,10 +354,7 @@ class Shortages:
 
 def _kinds(pods: Sequence[PodView]) -> list[_PodKind]:
     """The pods by shape; the shape with the largest GPU request per pod comes first."""
-    alike: dict[tuple[Demand, int], list[PodView]] = {}
-    for pod in pods:
-        alike.setdefault((pod.demand, id(pod.constraints)), []).append(pod)
-    found = [_PodKind(same[0], len(same), len(pods)) for same in alike.values()]
+    found = [_PodKind(same[0], len(same), len(pods)) for same in by_shape(pods)]
     found.sort(key=lambda kind: -kind.pod.demand.devices * (kind.pod.demand.milli or 1))
     return found
 

@@ -281,10 +281,12 @@ class Candidates:
         """Whether the pods of any one group of a workload may be evicted together."""
         seen = set[int]()
         for p in here:
-            unit = () if p in seen or not self.is_core[p] else self.unit_of(p)
+            if p in seen or not self.is_core[p]:
+                continue
+            unit = self.unit_of(p) or ()
             if unit and self.may_evict(unit):
                 return True
-            seen.update(unit or ())
+            seen.update(unit)
         return False
 
     def _mark_surplus(self, w: int, here: Sequence[int]) -> None:

@@ -40,13 +40,14 @@ def shapes_of(pods: Sequence[PodView]) -> list[Shape]:
     """The distinct shapes among the pods."""
     if len(pods) == 1:
         return [Shape(pods[0].demand, pods[0].constraints, 1)]
-    found: dict[tuple[Demand, int], Shape] = {}
+    return [Shape(same[0].demand, same[0].constraints, len(same)) for same in by_shape(pods)]
+
+
+def by_shape(pods: Iterable[PodView]) -> list[list[PodView]]:
+    """The pods grouped by shape, in the order of the first pod of each."""
+    found: dict[tuple[Demand, int], list[PodView]] = {}
     for pod in pods:
-        key = pod.demand, id(pod.constraints)
-        if key in found:
-            found[key].count += 1
-        else:
-            found[key] = Shape(pod.demand, pod.constraints, 1)
+        found.setdefault((pod.demand, id(pod.constraints)), []).append(pod)
     return list(found.values())
 
 
