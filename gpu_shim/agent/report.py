@@ -16,6 +16,7 @@ import structlog
 from extender.api.kinds import GpuNodeSpec, GpuNodeStatus
 from extender.api.ledger import devices_status
 from extender.api.objects import Condition
+from extender.api.units import api_time
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, KubeError, NotFound
 from extender.kube.resources import GPU_NODES
@@ -64,7 +65,7 @@ class NodeCondition:
             status=status,
             reason=(self.reason or f"Not{self.type}") if self.why_not else self.type,
             message="; ".join([*self.why_not[:MOST_SENTENCES], *more]),
-            last_transition_time=since or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            last_transition_time=since or api_time(datetime.now(UTC)),
         )
 
 
