@@ -40,7 +40,7 @@ ASKED: Final = {
     names.ANNOTATION_MIN_MEMBER: "1",
     names.ANNOTATION_TOPOLOGY_REQUIRED: "zone",
 }
-ONLY_OURS: Final = ("only Ballast writes",)
+ONLY_OURS: Final = ("only Ballast writes them", "only Ballast writes ballast.dev/")
 ONCE: Final = "delete the pod and create it again"
 _CHOSEN: Final = 30
 

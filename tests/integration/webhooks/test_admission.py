@@ -90,7 +90,10 @@ def test_every_hostile_number_is_refused_with_a_sentence(admission: Admission) -
     ("pod", "sentence"),
     [
         (manifest("p", {"gpu-fraction": "0.5", "gpu-memory": "8192"}), "use one of them"),
-        (manifest("p", HALF | {names.ANNOTATION_CARDS: "0:500:1"}), "only Ballast writes"),
+        (
+            manifest("p", HALF | {names.ANNOTATION_CARDS: "0:500:1"}),
+            "only Ballast writes ballast.dev/cards:",
+        ),
         (manifest("p", HALF, priorityClassName="system-node-critical"), "is not allowed"),
         (
             manifest("p", schedulingGates=[{"name": names.GATE}]),

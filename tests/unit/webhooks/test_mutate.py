@@ -439,7 +439,9 @@ def test_what_is_not_understood_is_refused_with_a_sentence(built: PodDocument, s
 )
 @pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
 def test_forged_decision_is_refused(key: str, namespace: str) -> None:
-    assert "only Ballast writes" in refusal(pod(namespace=namespace).noted({key: "0:1000:1"}))
+    assert f"only Ballast writes {key}: remove" in refusal(
+        pod(namespace=namespace).noted({key: "0:1000:1"})
+    )
 
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", "system-x"])
