@@ -54,7 +54,7 @@ def time_slicing() -> None:
 @click.option("--driver", type=_FOLDER, help="Real: folder of the libcuda.so.1 to run on.")
 @click.option("--libraries", type=_FOLDER, help="Real: our built libraries; default: built anew.")
 @click.option("--plans", default=12, show_default=True, help="Real: plans to measure.")
-@click.option("--only", default="", help="Only cases whose id contains this.")
+@click.option("--only", default="", help="Only cases with this text in their id.")
 def run(paths: tuple[Path, ...], mode: str, output: str, only: str, **real: Any) -> None:
     """Run the cases of files and folders; the last line counts them.
 

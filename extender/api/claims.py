@@ -69,7 +69,7 @@ class SliceDevice(Struct, rename="camel", gc=False):
 
     @property
     def is_shared_card(self) -> bool:
-        """Whether the device is a card whose memory, and nothing else, claims share."""
+        """Whether the device is a card of which claims share the memory and nothing else."""
         is_shared = self.is_gpu and bool(self.allow_multiple_allocations)
         return is_shared and list(self.capacity or ()) == [MEMORY]
 

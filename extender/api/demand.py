@@ -254,8 +254,8 @@ def delivery_of(pod: Pod, demand: Demand) -> Delivery:
 def gpu_milli_request(demand: Demand) -> int:
     """The request of `ballast.dev/gpu-milli` that the pod must have.
 
-    It is 1 for a request in MiB, whose share is known only once the card is: a request below the
-    true share keeps kube-scheduler's own filter permissive, and the ledger counts exactly.
+    It is 1 for a request in MiB, since its share is known only once the card is: a request below
+    the true share keeps kube-scheduler's own filter permissive, and the ledger counts exactly.
     """
     return demand.total_milli or min(demand.devices, 1)
 

@@ -97,8 +97,8 @@ class Row(
 ):
     """The cards of the node that one pod holds. The node agent enforces the row, not the pod.
 
-    A `nominated` row keeps cards for a pod whose victims are not gone yet. The pod of a `reserved`
-    row may be bound or is bound; the pod of a `bound` row is bound.
+    A `nominated` row keeps cards for a pod until its victims are gone. The pod of a `reserved` row
+    may be bound or is bound; the pod of a `bound` row is bound.
     """
 
     uid: Name

@@ -116,7 +116,7 @@ LABEL_REPLICA_OF: Final = "ballast.dev/replica-of"
 
 # -- on DeviceClasses (DRA) ---------------------------------------------------------------------
 
-#: On a DeviceClass: the driver whose cards it provides; `none`: its devices are not cards.
+#: On a DeviceClass: the driver of the cards that it provides; `none`: it provides no cards.
 LABEL_CARDS_OF: Final = "ballast.dev/cards-of"
 
 # -- on GpuUsages -----------------------------------------------------------------------------

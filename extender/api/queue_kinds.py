@@ -33,8 +33,8 @@ OverQuotaWeight = Annotated[
     int,
     Meta(
         ge=0,
-        description="Weight with which the queue shares what the quotas leave; with 0 it gets"
-        " nothing above its quota. Ignored on a GpuDepartment, whose weight is its quota.",
+        description="Weight of the queue when the capacity beyond all quotas is divided; with 0 the"
+        " queue gets nothing above its quota. Ignored on a GpuDepartment: its quota is its weight.",
     ),
 ]
 
@@ -195,7 +195,7 @@ class GpuDepartmentSpec(Struct, rename="camel", kw_only=True, omit_defaults=True
 
 
 class GpuDepartment(Struct, rename="camel", kw_only=True):
-    """A part of the organisation, whose projects share its quota."""
+    """A part of the organisation; its projects share its quota."""
 
     metadata: ObjectMeta
     spec: GpuDepartmentSpec = field(default_factory=GpuDepartmentSpec)
@@ -242,8 +242,8 @@ class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     namespaces: Annotated[
         list[str],
         Meta(
-            description="Namespaces whose pods belong to this project. A namespace that several"
-            " projects list belongs to the oldest of them."
+            description="Namespaces of the project: their pods belong to it. A namespace that"
+            " several projects list belongs to the oldest of them."
         ),
     ] = field(default_factory=list)
     node_pools: Annotated[
