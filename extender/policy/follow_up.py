@@ -126,7 +126,8 @@ class Rounds:
             return first
         net = _NetChange(self)
         net.compare()
-        found = Plan(shares=first.shares, drops=first.drops)
+        drops = dict.fromkeys(key for plan in self._plans for key in plan.drops)
+        found = Plan(shares=first.shares, drops=list(drops))
         found.admissions, found.evictions, found.moves = net.admissions, net.evictions, net.moves
         found.waits = dict(self._waits(net))
         held_back = {held.uid: held for plan in self._plans for held in plan.held_back}
@@ -167,7 +168,10 @@ class Rounds:
     def settled_nominations(self) -> list[Admission]:
         """Admissions of pods that an earlier cycle nominated."""
         found = []
+        dropped = {key for plan in self._plans for key in plan.drops}
         for admission in self._plans[0].admissions:
+            if admission.workload.key in dropped:
+                continue
             old = tuple(each for each in admission.placements if each.pod.state == "nominated")
             if old:
                 found.append(Admission(admission.workload, old, admission.state))

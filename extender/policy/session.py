@@ -7,7 +7,7 @@ record decisions with `admit` and `evict`, so usage, placements and plan never d
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from extender.api.reasons import Refused
+from extender.api.reasons import Reason, Refused
 from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.earliest_start import Future
 from extender.policy.placement.explain import Shortages
@@ -277,7 +277,7 @@ class Session:
         return key in self._shrinking
 
     def evict(self, eviction: Eviction) -> None:
-        """Put an eviction into the plan."""
+        """Put an eviction into the plan; that of a nominated pod gives its nomination up."""
         self._evictions.append(eviction)
         self._shrinking.add(eviction.workload)
         self._with_victims.add(eviction.workload)
@@ -322,12 +322,15 @@ class Session:
 
     def plan(self) -> Plan:
         """The plan so far. Shares show the snapshot's own usage."""
-        plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
+        given_up = self._given_up()
+        evictions = [each for each in self._evictions if each.workload not in given_up]
+        plan = Plan(evictions=evictions, moves=self._moves, drops=[*self.drops, *given_up])
         plan.held_back = [self._held_back[uid] for uid in sorted(self._held_back)]
         for (key, state), placements in self._placed.items():
-            workload = self.snapshot.workloads[key]
-            plan.admissions.append(Admission(workload, tuple(placements), state))
-        waits = self._incomplete | self.waits
+            if key not in given_up:
+                workload = self.snapshot.workloads[key]
+                plan.admissions.append(Admission(workload, tuple(placements), state))
+        waits = self._incomplete | self.waits | given_up
         plan.waits = {key: waits[key] for key in sorted(waits)}
         plan.cut = frozenset(self._cut)
         plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
@@ -335,6 +338,17 @@ class Session:
             for queue in queues.by_name.values():
                 plan.shares[queue.name, pool] = queue.as_share()
         return plan
+
+    def _given_up(self) -> dict[str, Refused]:
+        """Why the workloads wait whose nominations of earlier cycles are given up for others."""
+        return {
+            each.workload: Refused(
+                Reason.WAITING_FOR_TURN,
+                f"{each.workload}: its promised place goes to other work; {each.note}".rstrip("; "),
+            )
+            for each in self._evictions
+            if each.pod.state == "nominated"
+        }
 
     def _free_terminating(self) -> None:
         """Free, in the later table, what terminating pods and rows without a pod hold.

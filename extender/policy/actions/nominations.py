@@ -3,7 +3,8 @@
 A nomination lasts until its resources are free and it becomes a reservation, or until they can no
 longer come free: the node is gone or in none of the workload's node pools, no pod on it is
 terminating, the queue has no room, or the user put the workload on hold. The oldest nomination is
-served first. Runs before shares are divided, on the snapshot's own table.
+served first. Runs before shares are divided, on the snapshot's own table. Later stages may give
+nominations up for work that could evict the workload if it ran (`preemption.candidate_table`).
 """
 
 from collections.abc import Sequence

@@ -55,7 +55,7 @@ def preempt(preemption: Preemption) -> None:
 
 
 def _with_victims(session: Session, pool: str) -> list[Pending]:
-    """The pending workloads whose project runs work that they may precede."""
+    """The pending workloads that may precede work of their project that runs or is nominated."""
     here = session.pending_in(pool)
     lowest: dict[str, int] = {}
     training: set[str] = set()
@@ -65,7 +65,9 @@ def _with_victims(session: Session, pool: str) -> list[Pending]:
         is_known = project in lowest and lowest[project] <= priority
         if is_known and (not is_training or project in training):
             continue
-        if workload.is_preemptible and any(pod.state == "bound" for pod in workload.pods):
+        if workload.is_preemptible and any(
+            pod.state in ("bound", "nominated") for pod in workload.pods
+        ):
             lowest[project] = min(priority, lowest.get(project, priority))
             if is_training:
                 training.add(project)

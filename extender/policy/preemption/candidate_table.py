@@ -1,7 +1,8 @@
 """Builds the candidates of a node pool, once a cycle.
 
 Candidates are the pods of preemptible workloads whose placed pods are all bound and none of which
-is being moved.
+is being moved. A workload that an earlier cycle nominated and of which no pod runs is a candidate
+as a whole: it loses no work, so its nomination is given up before running work is evicted.
 """
 
 from array import array
@@ -9,13 +10,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.queues.queue import RESOURCES, Queue
-from extender.policy.queues.tree import PoolQueues
+from extender.policy.queues.tree import PoolQueues, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
-from extender.state.model import PodView, WorkloadView
+from extender.state.model import PodState, PodView, WorkloadView
 from extender.state.tally import held_amounts
 
 #: Ages are counted down from here, so that the older workload has the larger figure.
@@ -26,12 +29,27 @@ def find_candidates(session: Session, pool: str) -> Candidates:
     """All pods of the pool that may be evicted or moved; costs one pass over all workloads."""
     snapshot = session.snapshot
     layout = _Layout(session, pool)
-    workloads = snapshot.workloads.values()
+    nominated = _nominated(session)
+    workloads = {**snapshot.workloads, **nominated}.values()
     for workload in sorted(workloads, key=lambda each: (each.created_at, each.key), reverse=True):
         if workload.is_preemptible:
-            layout.add(workload)
-    layout.finish()
+            layout.add(workload, "nominated" if workload.key in nominated else "bound")
+    layout.finish(session.served() - nominated.keys())
     return layout.candidates
+
+
+def _nominated(session: Session) -> dict[str, WorkloadView]:
+    """By key, the workloads of which nothing runs and this cycle places only what an earlier one
+    nominated: with these pods alone, all of them needed, which no disruption budget protects."""
+    found = {}
+    for key in tally_of(session.snapshot).nominated - {*session.drops}:
+        workload = session.snapshot.workloads[key]
+        pods = [pod for pod in workload.pods if pod.node]
+        placed = (*pods, *(placement.pod for placement in session.placed_now(key)))
+        if all(pod.state == "nominated" and not pod.is_terminating for pod in placed):
+            stripped = tuple(replace(pod, budgets=(), is_controlled=False) for pod in pods)
+            found[key] = replace(workload, pods=stripped, min_member=len(pods), tree=None)
+    return found
 
 
 class _Layout:
@@ -51,8 +69,9 @@ class _Layout:
         self._entered: list[tuple[WorkloadView, Queue, int]] = []
         self._by_node: list[list[tuple[int, PodView]]] = [[] for _ in range(len(nodes))]
 
-    def add(self, workload: WorkloadView) -> None:
-        """Gather the workload's pods in the pool, if they may be evicted or moved."""
+    def add(self, workload: WorkloadView, state: PodState) -> None:
+        """Gather the workload's pods in the pool, if they may be evicted or moved: if all that are
+        placed are in this state."""
         ix_of, pools, pool = self.ix_of, self.pools, self.pool
         n_live = 0
         places: list[tuple[int, PodView]] = []
@@ -60,7 +79,7 @@ class _Layout:
             if pod.next_node:
                 return
             if pod.node and not pod.is_terminating:
-                if pod.state != "bound":
+                if pod.state != state:
                     return
                 n_live += 1
                 ix = ix_of.get(pod.node, -1)
@@ -76,8 +95,8 @@ class _Layout:
         for ix, pod in places:
             self._by_node[ix].append((w, pod))
 
-    def finish(self) -> None:
-        """Lay out the arrays."""
+    def finish(self, barred: Iterable[str]) -> None:
+        """Lay out the arrays; the workloads of the keys `barred` are not eligible."""
         candidates, session, entered = self.candidates, self.session, self._entered
         candidates.workloads = [workload for workload, _, _ in entered]
         candidates.leaves = [leaf for _, leaf, _ in entered]
@@ -98,7 +117,7 @@ class _Layout:
             touched.add(candidates.owner[p])
         for w in touched:
             candidates.refresh(w)
-        candidates.bar_all(session.served())
+        candidates.bar_all(barred)
 
     def _lay_out_pods(self) -> None:
         candidates, snapshot = self.candidates, self.session.snapshot

@@ -2,7 +2,7 @@
 
 A gang has run for as long as its oldest pod, and until its minimum is over only its surplus may be
 evicted. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one
-by one.
+by one, and nominated work, which has not started, is not.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def protected_by(
     if not any(minimums.values()):
         return protected
     for w, (workload, leaf) in enumerate(zip(candidates.workloads, candidates.leaves, strict=True)):
-        if not minimums[leaf]:
+        if not minimums[leaf] or workload.pods[0].state == "nominated":
             continue
         ran_s = {p: _ran_s(candidates.pods[p], now_s) for p in candidates.members[w]}
         if are_independent(workload):

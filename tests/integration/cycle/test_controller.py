@@ -61,6 +61,27 @@ async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> No
     assert names == {"owner"}
 
 
+async def test_a_held_place_is_given_up_for_its_owner_and_nobody_is_evicted(scene: Scene) -> None:
+    scene.submit_job("team-a", "ends", 1, 1000, stop_s=5)
+    scene.submit_job("team-a", "stays", 1, 1000)
+    scene.submit_job("team-b", "runs", 2, 1000)
+    await scene.until_bound("team-a", 2)
+    await scene.until_bound("team-b", 2)
+    scene.submit_job("team-b", "borrows", 1, 1000)
+    scene.cluster.kubectl("delete", "job", "ends", "-n", "team-a", "--wait=false")
+
+    def nominated() -> list[str]:
+        rows = (row for node in scene.get("gpunodes")["items"] for row in node["spec"]["rows"])
+        return [row["namespace"] for row in rows if row["state"] == "nominated"]
+
+    await scene.until(lambda: nominated() == ["team-b"], "a place that a pod still has to leave")
+    scene.submit_job("team-a", "comes", 1, 1000)
+    await scene.until(lambda: nominated() == ["team-a"], "the place to be given up")
+    await scene.until_bound("team-a", 2)
+    assert len((await scene.look("team-b")).bound) == 2
+    assert "Reclaimed" not in {reason for reason, _ in scene.events("team-b")}
+
+
 async def test_victims_under_a_disruption_budget_are_left_alone(scene: Scene) -> None:
     budget = {
         "apiVersion": "policy/v1",

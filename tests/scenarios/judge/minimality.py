@@ -39,17 +39,26 @@ def n_checks(world: World, outcome: Outcome) -> int:
 
 
 def broken_promises(last: Outcome, outcome: Outcome) -> Iterator[str]:
-    """Nominations are kept: a job starts as many tasks as it had nominated."""
-    promised = Counter(
-        _job_of(id_) for id_, _, after in last.changed() if after.status == "nominated"
-    )
+    """Nominations are kept: a job starts as many tasks as it had nominated, unless its nomination
+    is given up and another job is nominated on one of its nodes."""
+    promised, nodes = Counter[str](), dict[str, set[str]]()
+    for id_, _, after in last.changed():
+        if after.status == "nominated":
+            promised[_job_of(id_)] += 1
+            nodes.setdefault(_job_of(id_), set()).add(after.node)
     started = Counter(
         _job_of(id_)
         for id_, before, after in outcome.changed()
         if after.status == "bound" and before.status == "pending"
     )
+    taken = {
+        after.node
+        for _, before, after in outcome.changed()
+        if after.status == "nominated" and before.status != "nominated"
+    }
     for job, n in promised.items():
-        if started[job] < n:
+        is_given_up = any(key.endswith(f"/{job}") for key in outcome.plan.drops)
+        if started[job] < n and not (is_given_up and taken & nodes[job]):
             yield f"{job}: {n} of its tasks were promised places, {started[job]} start"
 
 

@@ -6,7 +6,7 @@ from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.state.model import STUCK_AFTER_S
-from tests.support.snapshots import NOW_S, Cluster, counts, statuses
+from tests.support.snapshots import NOW_S, Cluster, counts, demand_of, statuses
 
 
 def promised(**job: object) -> Cluster:
@@ -232,3 +232,67 @@ def test_promise_to_work_that_its_owner_holds_is_given_up() -> None:
     plan = decide(cluster.snapshot())
     assert plan.drops == ["ns/a-job"]
     assert not plan.admissions
+
+
+def borrowing(**nominated: object) -> Cluster:
+    """Project b holds 5 of 8 GPUs, above its quota of 4, and was promised the last one, which a pod
+    leaves; project a, which holds 2, has one more pod."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.node("n1", gpus=4)
+    cluster.project("a", 4)
+    cluster.project("b", 4, min_runtime=600)
+    cluster.job("set", "a", on="n0", pods=2, waiting=1, min=3, ran=5_000)
+    cluster.job("last", "b", on="n0", ran=5_000)
+    for at in range(4):
+        cluster.job(f"b{at}", "b", on="n1", ran=5_000)
+    cluster.job("borrows", "b", on="n0", cards=[3], state="nominated", **nominated)  # type: ignore[arg-type]
+    return cluster
+
+
+def test_promise_above_the_share_is_given_up_before_running_work_is_evicted() -> None:
+    plan = decide(borrowing().snapshot())
+    assert statuses(plan) == {"set-2": "nominated"}
+    assert plan.drops == ["ns/borrows"]
+    refused = plan.waits["ns/borrows"]
+    assert refused.reason is Reason.WAITING_FOR_TURN
+    assert refused.detail.startswith("ns/borrows: its promised place goes to other work; a holds 2")
+
+
+def test_promise_is_given_up_while_a_pod_still_leaves_its_place() -> None:
+    cluster = borrowing()
+    cluster.job("leaves", "b", on="n0", cards=[3], terminating=True)
+    plan = decide(cluster.snapshot())
+    assert (statuses(plan), plan.drops) == ({"set-2": "nominated"}, ["ns/borrows"])
+
+
+def test_budget_does_not_protect_a_promise() -> None:
+    cluster = borrowing(budgets=["ns/b"])
+    cluster.budgets["ns/b"] = 0
+    plan = decide(cluster.snapshot())
+    assert (statuses(plan), plan.drops) == ({"set-2": "nominated"}, ["ns/borrows"])
+
+
+def test_promise_that_does_not_make_room_is_kept() -> None:
+    cluster = borrowing()
+    workload = cluster.workloads["ns/set"]
+    pods = tuple(
+        replace(pod, demand=demand_of(4)) if pod.state == "gated" else pod for pod in workload.pods
+    )
+    cluster.workloads["ns/set"] = replace(workload, pods=pods)
+    plan = decide(cluster.snapshot())
+    assert (statuses(plan), plan.drops) == ({"borrows-0": "reserved"}, [])
+
+
+def test_promise_of_non_preemptible_work_is_kept() -> None:
+    plan = decide(borrowing(preemptible=False).snapshot())
+    assert not plan.drops
+
+
+def test_promise_of_a_gang_is_given_up_whole_and_for_work_of_higher_priority() -> None:
+    cluster = promised(priority=50, min=1)
+    two_cards(cluster)
+    cluster.job("urgent", "a", priority=75)
+    cluster.job("stays", "b", on="n0", cards=[0], terminating=True)
+    plan = decide(cluster.snapshot())
+    assert (statuses(plan), plan.drops) == ({"urgent-0": "nominated"}, ["ns/a-job"])

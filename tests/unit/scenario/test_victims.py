@@ -150,3 +150,16 @@ def test_what_was_promised_starts_in_the_next_cycle() -> None:
     lost = Planner(of).bind("c/t-0").bind("a/t", cards=(1,))
     told = list(broken_promises(first, read_plan(of, lost.plan, 2)))
     assert told == ["c: 2 of its tasks were promised places, 1 start"]
+
+
+def test_a_promise_is_only_given_up_for_another_job_on_its_node() -> None:
+    of = made(job("c", "new"), job("d", "new"))
+    first = read_plan(of, Planner(of).nominate("c/t").plan, 1)
+    of.settle(first.after)
+    plan = Planner(of).plan
+    plan.drops.append("default/c")
+    told = list(broken_promises(first, read_plan(of, plan, 2)))
+    assert told == ["c: 1 of its tasks were promised places, 0 start"]
+    taken = Planner(of).nominate("d/t").plan
+    taken.drops.append("default/c")
+    assert list(broken_promises(first, read_plan(of, taken, 2))) == []
