@@ -6,7 +6,7 @@ with policies and flow schemas as installed, throughput, gang, reclaim, rest, pa
 
 import argparse
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 
 from tests.bench import (
@@ -52,15 +52,21 @@ AS_INSTALLED: dict[str, Sequence[Live]] = {
 
 
 def main() -> None:
-    """Measure and show."""
+    """Measure and show; if a part fails, what was measured before it."""
     parts = _parts()
     figures: list[Figure] = []
+    try:
+        figures.extend(_measured(parts))
+    finally:
+        show(figures)
+
+
+def _measured(parts: list[str]) -> Iterator[Figure]:
     for part, measure in IN_MEMORY.items():
         if part in parts:
-            figures += beside_others(measure)
+            yield from beside_others(measure)
     if {*ON_A_PLANE, *AS_INSTALLED} & set(parts):
-        figures += _measure_live(parts)
-    show(figures)
+        yield from _measured_live(parts)
 
 
 def _parts() -> list[str]:
@@ -74,21 +80,24 @@ def _parts() -> list[str]:
     return parts or known
 
 
-def _measure_live(parts: list[str]) -> list[Figure]:
+def _measured_live(parts: list[str]) -> Iterator[Figure]:
     """The figures that need a control plane."""
     with ControlPlane(memory_gib=MEMORY_GIB) as plane:
         install(plane)
         plane.mark_baseline()
-        figures = _run(plane, ON_A_PLANE, parts)
+        yield from _run(plane, ON_A_PLANE, parts)
         plane.reset()
         install(plane, "policies", "flow-control")
         plane.mark_baseline()
-        return figures + _run(plane, AS_INSTALLED, parts)
+        yield from _run(plane, AS_INSTALLED, parts)
 
 
-def _run(plane: ControlPlane, known: dict[str, Sequence[Live]], parts: list[str]) -> list[Figure]:
-    chosen = [measure for part, all_of in known.items() if part in parts for measure in all_of]
-    return [figure for measure in chosen for figure in beside_others(_once(measure, plane))]
+def _run(
+    plane: ControlPlane, known: dict[str, Sequence[Live]], parts: list[str]
+) -> Iterator[Figure]:
+    for part, all_of in known.items():
+        for measure in all_of if part in parts else ():
+            yield from beside_others(_once(measure, plane))
 
 
 def _once(measure: Live, plane: ControlPlane) -> Callable[[], list[Figure]]:
