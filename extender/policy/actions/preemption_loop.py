@@ -132,11 +132,8 @@ class PreemptionLoop:
 
     def _report_held_back_for(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
         session, candidates = self.session, solver.candidates
-        guarded = set(candidates.guarded)
-        now_s = session.snapshot.now_s
-        key, waits_since = pending.workload.key, pending.workload.waits_since
-        is_young = now_s < waits_since + pending.workload.preemption_delay_s
-        if session.is_spent() or session.is_shrinking(key) or is_young:
+        guarded, key = set(candidates.guarded), pending.workload.key
+        if session.is_spent() or self._why_not_yet(pending) is not None:
             return
         request = self._request(leaf, pending, pending.chunk, pending.need())
         rules = self.rules.rules_of(request)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from extender.api.reasons import Reason
+from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from tests.support.snapshots import NOW_S, Cluster, counts
@@ -56,6 +56,16 @@ def test_an_eviction_that_budgets_delay_is_reported_with_its_deadline() -> None:
     assert refused.reason is Reason.VICTIMS_PROTECTED
     told = "a pod of project a: PodDisruptionBudget ns/web allows 3 disruptions, for 120 s at most"
     assert refused.detail == f"ns/owner: {told}"
+
+
+def test_no_deadline_begins_for_work_for_which_nothing_may_be_evicted() -> None:
+    cluster = borrowed()
+    cluster.budgets["ns/web"] = 3
+    cluster.job("first", "b")
+    doubt = Refused(Reason.CLAIMS_NOT_MET, "ns/owner: nothing is evicted for it")
+    cluster.job("owner", "b", 7, doubt=doubt)
+    plan = decide(cluster.snapshot())
+    assert (plan.held_back, plan.waits["ns/owner"]) == ([], doubt)
 
 
 def test_a_project_may_state_another_deadline() -> None:
