@@ -8,8 +8,10 @@ time is from its creation until a watcher sees it bound.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +31,10 @@ N_BEFORE: Final = 40
 #: Nodes of the bystander: they have more GPUs than it creates pods.
 BYSTANDER_NODES: Final = 125
 TIMEOUT_S: Final = 240.0
+#: Seconds and attempts for the reference: sometimes kube-scheduler does not bind one of its
+#: preemptors before it looks at all pending pods again, which is after five minutes.
+STOCK_TIMEOUT_S: Final = 90.0
+STOCK_ATTEMPTS: Final = 4
 #: Parallel creates.
 WRITERS: Final = 16
 
@@ -51,7 +57,7 @@ class _Result:
 
 async def measure(plane: ControlPlane, n_victims: int) -> list[Figure]:
     """The figures of one reclaim; `n_victims` is a multiple of `CARDS`."""
-    stock = await _stock(plane, n_victims)
+    stock = await _until_whole(plane, n_victims)
     ours = await _ours(plane, n_victims)
     name = f"reclaim of {n_victims} pods"
     figures = [
@@ -70,6 +76,15 @@ async def measure(plane: ControlPlane, n_victims: int) -> list[Figure]:
 
 def _beside(value: float, unit: str, reference: float) -> tuple[float, str, float]:
     return round(value, 2), unit, round(reference, 2)
+
+
+async def _until_whole(plane: ControlPlane, n_victims: int) -> _Result:
+    """The reference, measured anew while it does not end in time; raises TimeoutError at last."""
+    for attempt in range(1, STOCK_ATTEMPTS):
+        with suppress(TimeoutError):
+            return await _stock(plane, n_victims)
+        print(f"attempt {attempt}: the stock scheduler left pods pending", file=sys.stderr)
+    return await _stock(plane, n_victims)
 
 
 async def _stock(plane: ControlPlane, n_victims: int) -> _Result:
@@ -93,7 +108,7 @@ async def _stock(plane: ControlPlane, n_victims: int) -> _Result:
     def finish(pod: dict[str, Any]) -> None:
         pod["spec"]["priorityClassName"] = PRIORITY_CLASS
 
-    return await _run(plane, n_victims, {"nvidia.com/gpu": "1"}, finish)
+    return await _run(plane, n_victims, {"nvidia.com/gpu": "1"}, finish, STOCK_TIMEOUT_S)
 
 
 async def _ours(plane: ControlPlane, n_victims: int) -> _Result:
@@ -107,7 +122,8 @@ async def _ours(plane: ControlPlane, n_victims: int) -> _Result:
     installation = Installation(plane, by_token=True)
     try:
         await asyncio.to_thread(installation.start)
-        return await _run(plane, n_victims, {"ballast.dev/gpu-milli": "1000"}, cluster.hold)
+        gpu = {"ballast.dev/gpu-milli": "1000"}
+        return await _run(plane, n_victims, gpu, cluster.hold, TIMEOUT_S)
     finally:
         installation.stop()
 
@@ -125,30 +141,40 @@ def _make_cluster(plane: ControlPlane, n_victims: int) -> tuple[list[str], list[
 
 
 async def _run(
-    plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], finish: _Finish
+    plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], finish: _Finish, timeout_s: float
 ) -> _Result:
-    """Run the reclaim, after some of the bystander's pods have started without it."""
+    """Run the reclaim, after some of the bystander's pods have started without it.
+
+    Raises TimeoutError if the pods of any step are not bound in `timeout_s`.
+    """
     times = Times()
     takers = [f"{TAKER}-{number}" for number in range(n_victims)]
     async with await Client.connect(plane.kubeconfig) as client:
         create = _Creator(client, times, dict(gpu), finish)
-        watch = asyncio.create_task(Reflector(client, PODS, times.note).run())
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(Reflector(client, PODS, times.note).run())
+        ]
         before = [f"{BYSTANDER}-before-{number}" for number in range(N_BEFORE)]
-        for name in before:
-            await create.pod(name, BYSTANDER, BYSTANDER)
-            await asyncio.sleep(PERIOD_S)
-        await _until(lambda: all(name in times.bound for name in before))
-        calm = times.waits(before)
         meanwhile: list[str] = []
         is_over = asyncio.Event()
-        comers = asyncio.create_task(_come(create, meanwhile, is_over))
-        started = time.perf_counter()
-        await create.pods(takers, TAKER, HOLDER)
-        await _until(lambda: all(name in times.bound for name in takers))
-        is_over.set()
-        await comers
-        await _until(lambda: all(name in times.bound for name in meanwhile))
-        watch.cancel()
+        try:
+            for name in before:
+                await create.pod(name, BYSTANDER, BYSTANDER)
+                await asyncio.sleep(PERIOD_S)
+            await _until(lambda: all(name in times.bound for name in before), timeout_s)
+            calm = times.waits(before)
+            comers = asyncio.create_task(_come(create, meanwhile, is_over))
+            tasks.append(comers)
+            started = time.perf_counter()
+            await create.pods(takers, TAKER, HOLDER)
+            await _until(lambda: all(name in times.bound for name in takers), timeout_s)
+            is_over.set()
+            await comers
+            await _until(lambda: all(name in times.bound for name in meanwhile), timeout_s)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
     victims = [when for name, when in times.gone.items() if name.startswith(HOLDER)]
     last_bound = max(times.bound[name] for name in takers)
     return _Result(max(victims) - started, last_bound - started, calm, times.waits(meanwhile))
@@ -193,7 +219,7 @@ async def _come(create: _Creator, names: list[str], is_over: asyncio.Event) -> N
         await asyncio.sleep(PERIOD_S)
 
 
-async def _until(is_met: Any) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
+async def _until(is_met: Any, timeout_s: float) -> None:
+    async with asyncio.timeout(timeout_s):
         while not is_met():
             await asyncio.sleep(0.1)
