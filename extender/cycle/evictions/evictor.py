@@ -43,7 +43,7 @@ from extender.usage.meter import UsageMeter
 
 #: Evictions in flight: one costs the API server as much as several patches, and other pods' writes
 #: wait behind those in flight.
-AT_ONCE: Final = 16
+AT_ONCE: Final = 10
 _OVERRULED: Final = "a disruption budget held it back beyond its deadline"
 
 log = structlog.get_logger(__name__)
