@@ -1,5 +1,7 @@
 """Ties between queues are broken by recent allocations, and the odd GPU is not reclaimed."""
 
+import pytest
+
 from extender.policy.actions.long_wait_protection import PROTECTION_S
 from extender.policy.decide import decide
 from extender.policy.queues.usage import LATELY_HALF_LIFE_S, HeldLately
@@ -104,14 +106,14 @@ def test_a_queue_that_holds_nothing_for_long_is_forgotten() -> None:
     assert not lately.averages
 
 
-def larger_than_its_share(*, age: int, ran: int) -> Cluster:
+def larger_than_its_share(*, age: int, ran: int, state: str = "bound") -> Cluster:
     """b runs a pod of five of eight GPUs, a lacks one of its share of four."""
     cluster = Cluster()
     cluster.node("n0", gpus=8)
     cluster.project("a")
     cluster.project("b")
     cluster.job("a-jobs", "a", pods=3, on="n0", min=1)
-    cluster.job("b-big", "b", 5, on="n0", age=age, ran=ran)
+    cluster.job("b-big", "b", 5, on="n0", age=age, ran=ran, state=state)
     cluster.job("a-more", "a")
     return cluster
 
@@ -128,6 +130,12 @@ def test_the_turn_ends() -> None:
 def test_work_that_did_not_wait_for_its_turn_gives_way() -> None:
     plan = decide(larger_than_its_share(age=700, ran=600).snapshot())
     assert counts(plan) == {("b-big", "evicted"): 1, ("a-more", "nominated"): 1}
+
+
+@pytest.mark.parametrize(("age", "drops"), [(8000, []), (700, ["ns/b-big"])])
+def test_the_turn_begins_with_the_nomination(age: int, drops: list[str]) -> None:
+    cluster = larger_than_its_share(age=age, ran=0, state="nominated")
+    assert decide(cluster.snapshot()).drops == drops
 
 
 def test_work_within_quota_does_not_wait_for_the_end_of_a_turn() -> None:
