@@ -9,6 +9,7 @@ from extender.api.objects import (
     BudgetSpec,
     BudgetStatus,
     LabelSelector,
+    Node,
     ObjectMeta,
     Pod,
     PodDisruptionBudget,
@@ -92,6 +93,13 @@ def test_what_a_decision_reads_changes_the_version(change: Event) -> None:
     state = state_of(*scene())
     before = state.version()
     state.apply(change)
+    assert state.version() != before
+
+
+def test_a_node_that_goes_before_it_has_a_ledger_changes_the_version() -> None:
+    state = state_of(*scene(), node("without-ledger").gpus(1).build())
+    before = state.version()
+    state.apply(Removed(Node, "uid-without-ledger", "", "without-ledger"))
     assert state.version() != before
 
 
