@@ -126,8 +126,7 @@ class Rounds:
             return first
         net = _NetChange(self)
         net.compare()
-        drops = dict.fromkeys(key for plan in self._plans for key in plan.drops)
-        found = Plan(shares=first.shares, drops=list(drops))
+        found = Plan(shares=first.shares, drops=list(self.drops()))
         found.admissions, found.evictions, found.moves = net.admissions, net.evictions, net.moves
         found.waits = dict(self._waits(net))
         held_back = {held.uid: held for plan in self._plans for held in plan.held_back}
@@ -139,13 +138,21 @@ class Rounds:
 
     def _waits(self, net: "_NetChange") -> Iterator[tuple[str, Refused]]:
         """Why workloads are pending at the end that were pending before, too."""
-        last, first = self._plans[-1].waits, self._plans[0].waits
+        last, first, drops = self._plans[-1].waits, self._plans[0].waits, self.drops()
         for key in sorted(last.keys() | first.keys()):
             if key in self._before and key not in net.waiting:
                 continue
-            refused = last.get(key) or first.get(key)
+            refused = drops.get(key) or last.get(key) or first.get(key)
             if refused is not None and (key in first or key in net.waiting):
                 yield key, refused
+
+    def drops(self) -> dict[str, Refused]:
+        """By key, why nominations of earlier cycles are dropped, in the round that did so first."""
+        found: dict[str, Refused] = {}
+        for plan in self._plans:
+            for key in plan.drops:
+                found.setdefault(key, plan.waits[key])
+        return found
 
     def evictions(self) -> Iterator[Eviction | Move]:
         """The evictions and moves of each round, the first round first."""
@@ -168,9 +175,9 @@ class Rounds:
     def settled_nominations(self) -> list[Admission]:
         """Admissions of pods that an earlier cycle nominated."""
         found = []
-        dropped = {key for plan in self._plans for key in plan.drops}
+        drops = self.drops()
         for admission in self._plans[0].admissions:
-            if admission.workload.key in dropped:
+            if admission.workload.key in drops:
                 continue
             old = tuple(each for each in admission.placements if each.pod.state == "nominated")
             if old:

@@ -185,11 +185,11 @@ class QueueShare:
 class Plan:
     """The outcome of one cycle. Shares are keyed by (queue, node pool), the rest by workload key.
 
-    `waits` has every workload with pods that are not placed, and why; `drops` the nominated ones
-    whose resources will never come free or go to other work. `held_back` are victims that
-    disruption budgets protected. `cut` are workloads that the cycle had no time for, and
-    `cut_stages` the stages in which that happened. `kept` are running replicas that are not
-    evicted, because they belong to the floor of their owner.
+    `waits` has every workload with pods that are not placed, and why; `drops` has those that
+    lose their nominations, because the resources will never come free or go to other work.
+    `held_back` are victims that disruption budgets protected. `cut` are workloads that the cycle
+    had no time for, and `cut_stages` the stages in which that happened. `kept` are running replicas
+    that are not evicted, because they belong to the floor of their owner.
     """
 
     admissions: list[Admission] = field(default_factory=list)

@@ -340,7 +340,7 @@ class Session:
         return plan
 
     def _given_up(self) -> dict[str, Refused]:
-        """Why the workloads wait whose nominations of earlier cycles are given up for others."""
+        """By key, why nominations of earlier cycles are given up for other work."""
         return {
             each.workload: Refused(
                 Reason.WAITING_FOR_TURN,

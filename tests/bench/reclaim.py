@@ -10,7 +10,7 @@ time is from its creation until a watcher sees it bound.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -57,7 +57,7 @@ class _Result:
 
 async def measure(plane: ControlPlane, n_victims: int) -> list[Figure]:
     """The figures of one reclaim; `n_victims` is a multiple of `CARDS`."""
-    stock = await _until_whole(plane, n_victims)
+    stock = await _stock_in_time(plane, n_victims)
     ours = await _ours(plane, n_victims)
     name = f"reclaim of {n_victims} pods"
     figures = [
@@ -78,7 +78,7 @@ def _beside(value: float, unit: str, reference: float) -> tuple[float, str, floa
     return round(value, 2), unit, round(reference, 2)
 
 
-async def _until_whole(plane: ControlPlane, n_victims: int) -> _Result:
+async def _stock_in_time(plane: ControlPlane, n_victims: int) -> _Result:
     """The reference, measured anew while it does not end in time; raises TimeoutError at last."""
     for attempt in range(1, STOCK_ATTEMPTS):
         with suppress(TimeoutError):
@@ -161,16 +161,16 @@ async def _run(
             for name in before:
                 await create.pod(name, BYSTANDER, BYSTANDER)
                 await asyncio.sleep(PERIOD_S)
-            await _until(lambda: all(name in times.bound for name in before), timeout_s)
+            await _until_bound(times, before, timeout_s)
             calm = times.waits(before)
             comers = asyncio.create_task(_come(create, meanwhile, is_over))
             tasks.append(comers)
             started = time.perf_counter()
             await create.pods(takers, TAKER, HOLDER)
-            await _until(lambda: all(name in times.bound for name in takers), timeout_s)
+            await _until_bound(times, takers, timeout_s)
             is_over.set()
             await comers
-            await _until(lambda: all(name in times.bound for name in meanwhile), timeout_s)
+            await _until_bound(times, meanwhile, timeout_s)
         finally:
             for task in tasks:
                 task.cancel()
@@ -219,7 +219,7 @@ async def _come(create: _Creator, names: list[str], is_over: asyncio.Event) -> N
         await asyncio.sleep(PERIOD_S)
 
 
-async def _until(is_met: Any, timeout_s: float) -> None:
+async def _until_bound(times: Times, names: Sequence[str], timeout_s: float) -> None:
     async with asyncio.timeout(timeout_s):
-        while not is_met():
+        while not all(name in times.bound for name in names):
             await asyncio.sleep(0.1)

@@ -56,9 +56,7 @@ class LongWaitProtection:
         """Whether the workload waited long, started within `PROTECTION_S`, and its minimum alone
         exceeds what one of its queues is due."""
         workload, now_s = candidates.workloads[w], self.session.snapshot.now_s
-        started_s = max(
-            now_s if pod.state == "nominated" else pod.started_at for pod in workload.pods
-        )
+        started_s = max(pod.started_at for pod in workload.pods)
         if now_s - started_s >= PROTECTION_S or not has_waited_long(workload, started_s):
             return False
         held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)

@@ -8,7 +8,7 @@ as a whole: it loses no work, so its nomination is given up before running work 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -30,25 +30,28 @@ def find_candidates(session: Session, pool: str) -> Candidates:
     snapshot = session.snapshot
     layout = _Layout(session, pool)
     nominated = _nominated(session)
-    workloads = {**snapshot.workloads, **nominated}.values()
+    workloads = snapshot.workloads.values()
     for workload in sorted(workloads, key=lambda each: (each.created_at, each.key), reverse=True):
         if workload.is_preemptible:
-            layout.add(workload, "nominated" if workload.key in nominated else "bound")
+            as_nominated = nominated.get(workload.key)
+            layout.add(as_nominated or workload, "nominated" if as_nominated else "bound")
     layout.finish(session.served() - nominated.keys())
     return layout.candidates
 
 
 def _nominated(session: Session) -> dict[str, WorkloadView]:
     """By key, the workloads of which nothing runs and this cycle places only what an earlier one
-    nominated: with these pods alone, all of them needed, which no disruption budget protects."""
-    found = {}
+    nominated: with these pods alone, as if all of them were needed and started now. No disruption
+    budget protects them."""
+    found, now_s = {}, session.snapshot.now_s
     for key in tally_of(session.snapshot).nominated - {*session.drops}:
         workload = session.snapshot.workloads[key]
         pods = [pod for pod in workload.pods if pod.node]
         placed = (*pods, *(placement.pod for placement in session.placed_now(key)))
         if all(pod.state == "nominated" and not pod.is_terminating for pod in placed):
-            stripped = tuple(replace(pod, budgets=(), is_controlled=False) for pod in pods)
-            found[key] = replace(workload, pods=stripped, min_member=len(pods), tree=None)
+            change: dict[str, Any] = {"budgets": (), "is_controlled": False, "started_at": now_s}
+            views = tuple(replace(pod, **change) for pod in pods)
+            found[key] = replace(workload, pods=views, min_member=len(pods), tree=None)
     return found
 
 

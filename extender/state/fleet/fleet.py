@@ -135,7 +135,7 @@ class Fleet:
         for name in sorted(self._touched):
             gpu_node = self.gpu_nodes.get(name)
             known = self._known_of(name)
-            has_no_ledger = self._inventory.lacks_ledger(name)
+            had_no_ledger = self._inventory.lacks_ledger(name)
             self._inventory.compare(name, gpu_node, known)
             self._beyond.pop(name, None)
             if beyond := self._beyond_on(name):
@@ -148,9 +148,9 @@ class Fleet:
                 self._hold_lost(name, self._nodes.cards)
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
-            has_no_ledger = has_no_ledger or self._inventory.lacks_ledger(name)
             has_gpus = before is not None or gpu_node is not None
-            self._n_changes += has_gpus or has_no_ledger
+            lacks_ledger = had_no_ledger or self._inventory.lacks_ledger(name)
+            self._n_changes += has_gpus or lacks_ledger
         self._touched.clear()
 
     def _shape_of(self, name: str) -> tuple[str, int, int] | None:

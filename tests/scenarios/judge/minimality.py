@@ -56,9 +56,10 @@ def broken_promises(last: Outcome, outcome: Outcome) -> Iterator[str]:
         for _, before, after in outcome.changed()
         if after.status == "nominated" and before.status != "nominated"
     }
+    dropped = {key.rpartition("/")[2] for key in outcome.plan.drops}
     for job, n in promised.items():
-        is_given_up = any(key.endswith(f"/{job}") for key in outcome.plan.drops)
-        if started[job] < n and not (is_given_up and taken & nodes[job]):
+        is_given_up = job in dropped and not taken.isdisjoint(nodes[job])
+        if started[job] < n and not is_given_up:
             yield f"{job}: {n} of its tasks were promised places, {started[job]} start"
 
 

@@ -296,3 +296,15 @@ def test_promise_of_a_gang_is_given_up_whole_and_for_work_of_higher_priority() -
     cluster.job("stays", "b", on="n0", cards=[0], terminating=True)
     plan = decide(cluster.snapshot())
     assert (statuses(plan), plan.drops) == ({"urgent-0": "nominated"}, ["ns/a-job"])
+
+
+def test_why_a_promise_is_given_up_is_told_when_further_rounds_follow() -> None:
+    cluster = borrowing()
+    cluster.node("n2", gpus=2)
+    cluster.project("x", 1)
+    cluster.project("y", 1)
+    cluster.job("y-jobs", "y", pods=2, on="n2", min=1)
+    cluster.job("x-job", "x")
+    plan = decide(cluster.snapshot())
+    assert [eviction.workload for eviction in plan.evictions] == ["ns/y-jobs"]
+    assert "its promised place goes to other work" in plan.waits["ns/borrows"].detail
