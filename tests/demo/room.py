@@ -67,6 +67,8 @@ class Room:
         await self._withdraw()
         await self._hand.end(self._singles_to_end())
         await self._withdraw()
+        await self._hand.end(self._fixed_to_end())
+        await self._withdraw()
         await self._take_empty_nodes()
         free = self._board.free_cards()
         self._screen.say(
@@ -168,6 +170,21 @@ class Room:
                     chosen.append(pod)
                     left -= 1
         return chosen
+
+    def _fixed_to_end(self) -> list[PodSeen]:
+        """Inference and gangs to end on the large node with the fewest of their pods, so that moves
+        can empty at least one: inference is not moved, of a Job's gang few pods are at a time, and
+        other pods fit elsewhere only if they are small."""
+        by_uid, found = self._board.world.pods_by_uid, list[list[PodSeen]]()
+        for _, ledger in sorted(self._board.world.ledgers.items()):
+            rows = [row for row in ledger.rows if row.uid in by_uid]
+            pods = {row.uid: by_uid[row.uid] for row in rows}
+            fixed = {uid for uid, pod in pods.items() if pod.group or not pod.is_preemptible}
+            moves = [row for row in rows if row.uid not in fixed]
+            is_small = all(len(row.cards) <= FREED for row in moves)
+            if len(ledger.devices) == CARDS and moves and is_small:
+                found.append([pods[uid] for uid in sorted(fixed)])
+        return min(found, key=len, default=[])
 
     def _n_running(self) -> int:
         """Number of bound pods that are not terminating."""
