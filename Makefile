@@ -77,6 +77,9 @@ kueue: setup ## make Kueue for the tests of many clusters, once, outside the tre
 drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
 	@$(PY) -m tests.support.drivers $(ARGS)
 
+gpu-node-kit: controlplane ## make build/gpu-node-kit for a machine with a GPU: a whole cluster of one node; there: run
+	@$(PY) -m tests.gpu_node.kit build/gpu-node-kit
+
 gpu-kit: setup ## make build/gpu-kit for a machine with a GPU and no package index; there: run a
 	@$(PY) -m gpu_shim.kit.make build/gpu-kit
 

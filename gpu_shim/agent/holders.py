@@ -26,6 +26,10 @@ from gpu_shim.agent.podresources import Given, KubeletError, PodResources
 from gpu_shim.agent.tenants import is_whole, live
 
 EVERY_S: Final = 1.0
+#: How soon kubelet is asked about a holder that was just created, and for how long: the pod that
+#: shares the card cannot start before, and kubelet gives the GPU before the holder runs.
+SOON_S: Final = 0.1
+SOON_FOR_S: Final = 3.0
 #: Delay before a holder is created again that kubelet refused (no such GPU, or none left).
 RETRY_S: Final = 30.0
 #: While kubelet reports a GPU for every holder, the API server is asked only this often, since
@@ -153,6 +157,8 @@ class Holders:
     _not_before_s: dict[str, float] = field(default_factory=dict)
     _looked_for: set[str] = field(default_factory=set)
     _look_at_s: float = 0.0
+    _is_missing: bool = False
+    _soon_until_s: float = 0.0
 
     def problems(self) -> list[str]:
         """Why cards are not ours yet, in sentences."""
@@ -176,7 +182,12 @@ class Holders:
                     _log.warning("could not keep the holders of cards", error=why)
                 last = why
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.cards.agent.changes(), EVERY_S)
+                await asyncio.wait_for(self.cards.agent.changes(), self.pause_s())
+
+    def pause_s(self) -> float:
+        """Seconds until the next round, if no row changes before."""
+        now_s = asyncio.get_running_loop().time()
+        return SOON_S if self._is_missing and now_s < self._soon_until_s else EVERY_S
 
     async def keep(self) -> None:
         """One round; raises KubeError and KubeletError."""
@@ -190,6 +201,7 @@ class Holders:
             await self._make(needed)
         holds, self.strangers = holds_of(rows, given, self.style)
         self.is_answered = True
+        self._is_missing = not set(needed) <= {each.name for each in given}
         if holds != self.cards.holds:
             self.cards.holds = holds
             self.cards.publish()
@@ -218,6 +230,7 @@ class Holders:
                 with contextlib.suppress(AlreadyExists):
                     body = holder_pod(self.style, index)
                     await self.api.create(PODS, body, self.style.namespace)
+                    self._soon_until_s = now_s + SOON_FOR_S
                     _log.info("holds a card", index=index, pod=name)
         self._looked_for, self._look_at_s = set(needed), now_s + LOOK_S
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from tests.e2e import workloads
 from tests.e2e.escapes import build_static
 from tests.support import fakecuda
 from tests.support.controlplane.binaries import find_binaries
@@ -120,6 +121,16 @@ class Site:
         found = self.get("events", "-n", namespace, f"--field-selector=involvedObject.name={pod}")
         return {each["reason"] for each in found}
 
+    def offer_folder(self, name: str, namespace: str, path: str) -> None:
+        """A claim of this name, bound to a volume of it: a folder of the node."""
+        self.apply(workloads.claim(name, namespace))
+        where = ("-n", namespace, f"--field-selector=metadata.name={name}")
+        (claimed,) = self.get("persistentvolumeclaims", *where)
+        self.apply(workloads.volume(name, path, claimed))
+        bound = ("--subresource=status", "-p", '{"status":{"phase":"Bound"}}')
+        kind = "persistentvolumeclaim"
+        self.kubectl("patch", kind, name, "-n", namespace, "--type=merge", *bound)
+
     def image(self) -> str:
         """The name of our image as it is installed."""
         path = "jsonpath={.spec.template.spec.containers[0].image}"
@@ -154,7 +165,7 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
         plane.start_kwok()
         node.start()
         node.import_image(image)
-        node.import_image(_scheduler_image(plane))
+        node.import_image(scheduler_image(plane))
         _give_gpus(site, REAL_NODE, REAL_GPUS)
         plane.admin.post_all("/api/v1/nodes", SIMULATED.manifests())
         # Our own pods belong on the real node; open_simulated lets users' pods on the others.
@@ -217,14 +228,17 @@ def _driver_files(folder: Path) -> dict[str, Path]:
     }
 
 
-def _scheduler_image(plane: NodeControlPlane) -> Path:
+def scheduler_image(plane: NodeControlPlane) -> Path:
     """Our own build of kube-scheduler under the name that the manifests give."""
     deployment = yaml.safe_load_all(
         (ROOT / "manifests" / "base" / "scheduler" / "deployment.yaml").read_text()
     )
     containers = next(deployment)["spec"]["template"]["spec"]["containers"]
     pinned = next(each["image"] for each in containers if each["name"] == "kube-scheduler")
-    # Of a name with tag and digest, containerd keeps and looks up the name and the digest.
-    name = re.sub(r":[^:@]+@", "@", pinned)
     program = Path(plane.program("kube-scheduler"))
-    return write_program_image(plane.work, name, program, "kube-scheduler")
+    return write_program_image(plane.work, looked_up(pinned), program, "kube-scheduler")
+
+
+def looked_up(pinned: str) -> str:
+    """What containerd keeps and looks up of a name with tag and digest: the name and the digest."""
+    return re.sub(r":[^:@]+@", "@", pinned)

@@ -131,17 +131,11 @@ def test_caps_hold_on_while_the_agent_is_replaced(agent: Site) -> None:
 @pytest.fixture
 def card(agent: Site) -> Iterator[str]:
     """The name of a claim by which pods have the card that the agent sees."""
-    agent.apply(workloads.claim(CARD_VOLUME, SHARED))
-    where = ("-n", SHARED, f"--field-selector=metadata.name={CARD_VOLUME}")
-    (claimed,) = agent.get("persistentvolumeclaims", *where)
-    agent.apply(workloads.volume(CARD_VOLUME, CARD_FOLDER, claimed))
-    bound = ("--subresource=status", "-p", '{"status":{"phase":"Bound"}}')
-    kinds = ("persistentvolumeclaim", "persistentvolume")
-    agent.kubectl("patch", kinds[0], CARD_VOLUME, "-n", SHARED, "--type=merge", *bound)
+    agent.offer_folder(CARD_VOLUME, SHARED, CARD_FOLDER)
     yield CARD_VOLUME
     # A volume in use is protected until a controller says otherwise, and there may be none.
     open_ = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    for kind in kinds:
+    for kind in ("persistentvolumeclaim", "persistentvolume"):
         agent.kubectl("patch", kind, CARD_VOLUME, "-n", SHARED, *open_)
         agent.kubectl("delete", kind, CARD_VOLUME, "-n", SHARED, "--wait=false")
 

@@ -14,7 +14,15 @@ from extender.kube.client import Client
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.health import Health
-from gpu_shim.agent.holders import Holders, Style, holder_name, holds_of, shared_indices
+from gpu_shim.agent.holders import (
+    EVERY_S,
+    SOON_S,
+    Holders,
+    Style,
+    holder_name,
+    holds_of,
+    shared_indices,
+)
 from gpu_shim.agent.indices import Hold
 from gpu_shim.agent.podresources import Given, KubeletError, PodResources
 from gpu_shim.agent.proto import podresources_pb2 as pb
@@ -153,12 +161,15 @@ async def test_the_api_server_is_left_alone_while_kubelet_says_that_all_is_as_it
         await Client.connect(api.kubeconfig(place)) as client,
     ):
         holders = Holders(client, PodResources(kubelet.socket), cards, STYLE)
+        assert holders.pause_s() == EVERY_S
         await holders.keep()
         assert api.seen == ["list", "write"]
+        assert holders.pause_s() == SOON_S, "the pod that shares the card waits for this"
         kubelet.pods = [(STYLE.namespace, name, "nvidia.com/gpu", ("GPU-a",))]
         for _ in range(3):
             await holders.keep()
         assert api.seen == ["list", "write"]
+        assert holders.pause_s() == EVERY_S
         agent.apply(None)
         await holders.keep()
         assert api.seen == ["list", "write", "list"]

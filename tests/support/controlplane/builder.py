@@ -25,18 +25,22 @@ OTHER_MODULES = Path(__file__).with_name("releases")
 #: kube-apiserver alone takes 3 minutes on two idle cores with an empty build cache.
 BUILD_TIMEOUT_S = 3600.0
 LIST_TIMEOUT_S = 60.0
+#: For functions that are looked up when they are first called.
+LATE = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """The source of a program: the folder of the go.mod that pins it, and its package.
 
-    `version` is the version that the program reports.
+    `version` is the version that the program reports. `has_c`: some of it is C, and calls a library
+    that it opens when it runs.
     """
 
     module: Path
     package: str
     version: str = KUBERNETES_VERSION
+    has_c: bool = False
 
 
 _KUBERNETES = MODULES / "kubernetes"
@@ -104,9 +108,9 @@ def link_flags(version: str = KUBERNETES_VERSION) -> str:
     return " ".join(["-s -w", *(f"-X {package}.{name}={v}" for name, v in values.items())])
 
 
-def _build_env() -> dict[str, str]:
+def _build_env(*, has_c: bool = False) -> dict[str, str]:
     return os.environ | {
-        "CGO_ENABLED": "0",
+        "CGO_ENABLED": str(int(has_c)),
         "GOFLAGS": "-mod=readonly",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
@@ -118,11 +122,12 @@ def _build(go: Path, source: Source, program: Path) -> None:
     with tempfile.TemporaryDirectory(dir=program.parent, prefix=".partial-") as partial:
         target = Path(partial) / program.name
         command = [str(go), "build", "-trimpath", "-buildvcs=false"]
-        command += ["-ldflags", link_flags(source.version), "-o", str(target), source.package]
+        flags = link_flags(source.version) + (f" '-extldflags={LATE}'" if source.has_c else "")
+        command += ["-ldflags", flags, "-o", str(target), source.package]
         done = subprocess.run(
             command,
             cwd=source.module,
-            env=_build_env(),
+            env=_build_env(has_c=source.has_c),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -16,9 +16,14 @@ FLAGS = ("-Os", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector"
 
 def write_sandbox_image(folder: Path) -> Path:
     """Write the image of `pause.c` into a folder; returns the archive's path."""
+    return write_pause_image(folder, SANDBOX_IMAGE)
+
+
+def write_pause_image(folder: Path, name: str) -> Path:
+    """Write the image of `pause.c` under another name; returns the archive's path."""
     program = folder / "pause"
     subprocess.run(["gcc", *FLAGS, "-o", str(program), str(SOURCE)], check=True, timeout=60)
-    return write_program_image(folder, SANDBOX_IMAGE, program, "pause")
+    return write_program_image(folder, name, program, "pause")
 
 
 def write_program_image(folder: Path, name: str, program: Path, command: str) -> Path:

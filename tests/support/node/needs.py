@@ -40,8 +40,9 @@ def missing_needs() -> list[str]:
 
 
 def plugin_folder() -> Path | None:
-    """The folder with all CNI plugins that are used; None if there is none."""
-    for folder in PLUGIN_FOLDERS:
+    """The folder with all CNI plugins that are used, $BALLAST_CNI_BIN first; None if none has."""
+    given = os.environ.get("BALLAST_CNI_BIN", "")
+    for folder in (Path(given),) if given else PLUGIN_FOLDERS:
         if all((folder / plugin).exists() for plugin in PLUGINS):
             return folder
     return None

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -51,13 +51,17 @@ class NodeOptions:
     """Options of a node, the `ix`-th of its plane (0 to 3).
 
     `files`: path inside the node -> file of the machine that is copied there before the start, such
-    as a driver's libraries or a device list; only below the folders of `OVERLAID`.
+    as a driver's libraries or a device list; only below the folders of `OVERLAID`. `mounts`: file
+    systems of the machine below those folders, which an overlay leaves out. `runtimes`: further
+    runtimes in the manner of runc, handler -> program.
     """
 
     name: str = "real-0"
     ix: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
+    mounts: Sequence[str] = ()
+    runtimes: Mapping[str, Path] = field(default_factory=dict)
 
 
 class RealNode:
@@ -239,17 +243,23 @@ class RealNode:
             plugins=plugins,
             snapshotter="overlayfs",
             sandbox_image=SANDBOX_IMAGE,
+            runtimes=self.options.runtimes,
         )
 
     def _mount(self, work: Path) -> None:
         """Mount the node's view of the machine's files."""
         lines = ["set -e", "mount -t tmpfs -o mode=755 node-run /run"]
+        for ix, mount in enumerate(self.options.mounts):
+            (work / "mounts" / str(ix)).mkdir(parents=True)
+            lines.append(f"mount --rbind {mount} {work / 'mounts' / str(ix)}")
         for folder in OVERLAID:
             upper, inner = _upper(work, folder), work / "overlay" / folder.replace("/", "-")
             upper.mkdir(parents=True, exist_ok=True)
             inner.mkdir(parents=True)
             layers = f"lowerdir=/{folder},upperdir={upper},workdir={inner}"
             lines.append(f"mount -t overlay -o {layers} node-files /{folder}")
+        for ix, mount in enumerate(self.options.mounts):
+            lines.append(f"mount --rbind {work / 'mounts' / str(ix)} {mount}")
         lines += [f"mkdir -p /{each}; mount --bind {work / each} /{each}" for each in OWN]
         for setting in KERNEL:
             own = work / "kernel" / setting

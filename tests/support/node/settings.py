@@ -4,7 +4,8 @@ Pure: addresses and names in, file contents out, by path inside the node.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
@@ -30,6 +31,7 @@ class Place:
     plugins: Path
     snapshotter: str
     sandbox_image: str
+    runtimes: Mapping[str, Path] = field(default_factory=dict)
 
 
 def files(place: Place) -> dict[str, str]:
@@ -43,6 +45,7 @@ def files(place: Place) -> dict[str, str]:
 
 
 def containerd(place: Place) -> str:
+    runtimes = "".join(_runtime(name, program) for name, program in place.runtimes.items())
     return f"""\
 version = 3
 root = "/var/lib/containerd"
@@ -72,10 +75,21 @@ default_runtime_name = "runc"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-
+{runtimes}
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = ["{place.plugins}"]
 conf_dir = "{Path(CNI).parent}"
+"""
+
+
+def _runtime(name: str, program: Path) -> str:
+    runtime = f'plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{name}'
+    return f"""
+[{runtime}]
+runtime_type = "io.containerd.runc.v2"
+
+[{runtime}.options]
+BinaryName = "{program}"
 """
 
 
