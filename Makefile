@@ -50,6 +50,9 @@ node: setup ## make containerd and kubelet for a real node, once, outside the tr
 helm: setup ## make Helm for the tests of the chart, once, outside the tree
 	@$(PY) -m tests.support.helm
 
+nvidia: setup ## build NVIDIA's device plugin and container toolkit for tests on a node, outside the tree (gcc)
+	@$(PY) -m tests.support.nvidia
+
 dra-driver: setup ## build Kubernetes' DRA example driver for the test of claims on a node, outside the tree
 	@$(PY) -m tests.support.dra
 

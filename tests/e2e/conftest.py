@@ -169,4 +169,13 @@ def installed(site: Site, request: pytest.FixtureRequest) -> Iterator[Installed]
         site.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=60s")
         if site.get("namespaces", f"--field-selector=metadata.name={SYSTEM}"):
             site.kubectl("delete", "-k", str(OVERLAY), "--ignore-not-found", "--wait=false")
+        site.wait("deletion of the kinds", READY_S, lambda: _are_kinds_deleted(site), True)
+
+
+def _are_kinds_deleted(site: Site) -> bool:
+    """Delete the definitions; False while the API server still has the policy against that."""
+    try:
         site.kubectl("delete", "-k", str(DEFINITIONS), "--ignore-not-found", "--wait=false")
+    except subprocess.CalledProcessError:
+        return False
+    return True

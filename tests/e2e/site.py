@@ -26,7 +26,7 @@ from tests.support import fakecuda
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.controlplane.nodes import GpuNodes
 from tests.support.node import NodeControlPlane, NodeOptions, RealNode
-from tests.support.node.images import write_program_image
+from tests.support.node.images import write_pause_image, write_program_image
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBECONFIG = "BALLAST_E2E_KUBECONFIG"
@@ -157,7 +157,7 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
     """
     plane = NodeControlPlane()
     plane.start()
-    files = _driver_files(plane.work / "driver")
+    files = driver_files(plane.work / "driver")
     node = RealNode(plane, NodeOptions(REAL_NODE, labels=GPU_LABELS, files=files))
     site = Site(plane.program("kubectl"), plane.kubeconfig, node, plane)
     try:
@@ -202,6 +202,13 @@ def _simulated() -> list[str]:
     return [f"node/{name}" for name in SIMULATED.names()]
 
 
+def holder_image(folder: Path) -> Path:
+    """A program that does nothing, under the name that the manifests give to holder pods."""
+    config = yaml.safe_load_all((ROOT / "manifests/base/gpu-shim/config.yaml").read_text())
+    pinned = next(config)["data"]["BALLAST_AGENT_HOLDER_IMAGE"]
+    return write_pause_image(folder, looked_up(pinned))
+
+
 def _give_gpus(site: Site, node: str, n: int) -> None:
     """What NVIDIA's device plugin would say; there is nothing behind these GPUs."""
     listed: Mapping[str, str] = {"nvidia.com/gpu": str(n)}
@@ -209,7 +216,7 @@ def _give_gpus(site: Site, node: str, n: int) -> None:
     site.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
 
 
-def _driver_files(folder: Path) -> dict[str, Path]:
+def driver_files(folder: Path) -> dict[str, Path]:
     """A driver of the tests' own and the list of its cards, for the node agent's folder."""
     fakecuda.build(folder)
     uuids = (fakecuda.UUID, fakecuda.SECOND)

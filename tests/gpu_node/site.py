@@ -11,13 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import yaml
-
-from tests.e2e.site import ROOT, Manifest, Site, looked_up, scheduler_image
+from tests.e2e.site import Manifest, Site, holder_image, scheduler_image
 from tests.gpu_node.image import write_pytorch_image
 from tests.support.node import NodeControlPlane, NodeOptions, RealNode
 from tests.support.node.binaries import find_node_binaries
-from tests.support.node.images import write_pause_image
 
 NODE: Final = "gpu-0"
 #: Where the driver is a file system of its own on some virtual machines.
@@ -60,7 +57,7 @@ def gpu_site(ballast: Path, logs: Path) -> Iterator[Site]:
         node.start()
         if is_mounted:
             node.run("sh", "-c", _INSTALL)
-        for archive in (ballast, scheduler_image(plane), _holder_image(plane)):
+        for archive in (ballast, scheduler_image(plane), holder_image(plane.work)):
             node.import_image(archive)
         node.import_image(write_pytorch_image(plane.work))
         site.apply(RUNTIME_CLASS)
@@ -97,12 +94,6 @@ def _plugin_flags(programs: Path) -> list[str]:
         "--driver-root-ctr-path=/",
         f"--nvidia-cdi-hook-path={programs / 'nvidia-cdi-hook'}",
     ]
-
-
-def _holder_image(plane: NodeControlPlane) -> Path:
-    config = yaml.safe_load_all((ROOT / "manifests/base/gpu-shim/config.yaml").read_text())
-    pinned = next(config)["data"]["BALLAST_AGENT_HOLDER_IMAGE"]
-    return write_pause_image(plane.work, looked_up(pinned))
 
 
 def _copy_logs(source: Path, target: Path) -> None:

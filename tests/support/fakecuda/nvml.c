@@ -8,7 +8,7 @@
 #include <time.h>
 
 enum { NOT_AN_ARGUMENT = 2, UNKNOWN_FIELD = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10 };
-enum { MAX_CARDS = 16, GPU_IS_LOST = 15, XID_EVENT = 8, RECOVERY_FIELD = 230 };
+enum { WHOLE_MACHINE = 50, MAX_CARDS = 16, GPU_IS_LOST = 15, XID_EVENT = 8, RECOVERY_FIELD = 230 };
 
 struct memory {
     unsigned long long total, free, used;
@@ -23,6 +23,12 @@ struct process {
     unsigned pid;
     unsigned long long bytes;
     unsigned instance, compute;
+};
+
+struct pci {
+    char old_id[16];
+    unsigned domain, bus, device, pci_device, pci_subsystem;
+    char id[32];
 };
 
 struct event {
@@ -125,6 +131,40 @@ int nvmlDeviceGetName(void *device, char *name, unsigned length)
 int nvmlDeviceGetMinorNumber(void *device, unsigned *minor)
 {
     *minor = index_of(device);
+    return 0;
+}
+
+const char *nvmlErrorString(int status) { return status ? "an error of the tests' driver" : ""; }
+
+/* What NVIDIA's device plugin asks for besides: there is no such device on the machine's bus. */
+int nvmlDeviceGetPciInfo_v3(void *device, struct pci *pci)
+{
+    memset(pci, 0, sizeof *pci);
+    pci->domain = 0xffff;
+    pci->bus = index_of(device);
+    snprintf(pci->id, sizeof pci->id, "%08X:%02X:00.0", pci->domain, pci->bus);
+    return 0;
+}
+
+/* No two cards are nearer to each other than the machine makes them. */
+int nvmlDeviceGetTopologyCommonAncestor(void *one, void *other, int *level)
+{
+    (void)one, (void)other;
+    *level = WHOLE_MACHINE;
+    return 0;
+}
+
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
+{
+    (void)device;
+    *major = 8, *minor = 0;
+    return 0;
+}
+
+int nvmlDeviceGetSupportedEventTypes(void *device, unsigned long long *types)
+{
+    (void)device;
+    *types = XID_EVENT;
     return 0;
 }
 

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from tests.gpu_node import kit, story
+from tests.gpu_node import kit, tenants
 from tests.support.node import settings
 
 PLACE: Final = settings.Place(
@@ -51,5 +51,5 @@ def test_containerd_is_told_of_a_further_runtime() -> None:
 
 
 def test_pods_of_the_story_may_share_a_card() -> None:
-    (volume,) = story.pod("a", story.job("gemm", 1), "0.5")["spec"]["volumes"]
+    (volume,) = tenants.pod("a", tenants.job("gemm", 1), "0.5")["spec"]["volumes"]
     assert "hostPath" not in volume, "the API server's policies refuse that"
