@@ -7,7 +7,7 @@ which the machine's own gcc compiles for its Python at the first run.
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ def make(into: Path, packages: bool = True) -> int:
     run.write_bytes((ROOT / "gpu_shim/kit/run.py").read_bytes())
     run.chmod(0o755)
     if packages:
-        _fetch(into / "packages")
+        fetch(into / "packages", PACKAGES)
     return sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
 
 
@@ -54,18 +54,23 @@ def _translate(module: Path, to: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603
 
 
-def _fetch(into: Path) -> None:
-    """Install the packages from the index into `into`."""
+def pins(packages: Collection[str]) -> list[str]:
+    """Packages with their versions; ValueError if the lock file lacks one."""
     lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
-    pins = [line.split()[0] for line in lock if line.split("==")[0] in PACKAGES]
-    if len(pins) != len(PACKAGES):
-        raise ValueError(f"the lock file has {pins} of {PACKAGES}")
+    found = [line.split()[0] for line in lock if line.split("==")[0] in packages]
+    if len(found) != len(packages):
+        raise ValueError(f"the lock file has {found} of {packages}")
+    return found
+
+
+def fetch(into: Path, packages: Collection[str]) -> None:
+    """Install packages from the index into `into`, for the machine's Python."""
     subprocess.run(  # noqa: S603
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
             *("--only-binary=:all:", "--python-version", PYTHON, "--implementation", "cp"),
             *(word for each in _PLATFORMS for word in ("--platform", each)),
-            *("--target", str(into), *pins),
+            *("--target", str(into), *pins(packages)),
         ],
         check=True,
     )

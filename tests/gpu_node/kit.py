@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gpu_shim.kit.make import fetch
 from tests.support import nvidia
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.node.binaries import SOURCES, find_node_binaries
 from tests.support.node.needs import PLUGINS, plugin_folder
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: The machine's Python.
-PYTHON: Final = "3.12"
 #: Packages of the harness, in the versions of the lock file.
 PACKAGES: Final = (
     "aiohappyeyeballs", "aiohttp", "aiosignal", "attrs", "cffi", "click", "cryptography",
@@ -29,7 +28,6 @@ PACKAGES: Final = (
 TOOLS: Final = ("ip", "nft", "runc")
 _SOURCES: Final = ("extender", "gpu_shim", "manifests", "tests", "webhooks")
 _BUILT: Final = {".so", ".pyc", ".o"}
-_PLATFORMS: Final = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 _OF_LIBC: Final = ("ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "linux-vdso")
 #: It sets the libraries for one program only.
 _WRAPPER: Final = """\
@@ -46,7 +44,7 @@ def make(into: Path) -> int:
     for name in _SOURCES:
         shutil.copytree(ROOT / name, into / "source" / name, ignore=_is_built)
     _copy_programs(into)
-    _fetch(into / "packages")
+    fetch(into / "packages", PACKAGES)
     _make_image(into / "ballast.tar")
     shutil.copy2(Path(__file__).with_name("run.py"), into / "run")
     (into / "run").chmod(0o755)
@@ -98,28 +96,6 @@ def copy_tool(name: str, into: Path) -> None:
 def _write_program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
-
-
-def pins() -> list[str]:
-    """The packages with their versions; ValueError if the lock file lacks one."""
-    lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
-    found = [line.split()[0] for line in lock if line.split("==")[0] in PACKAGES]
-    if len(found) != len(PACKAGES):
-        raise ValueError(f"the lock file has {found} of {PACKAGES}")
-    return found
-
-
-def _fetch(into: Path) -> None:
-    """Install the packages from the index into `into`."""
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
-            *("--only-binary=:all:", "--python-version", PYTHON, "--implementation", "cp"),
-            *(word for each in _PLATFORMS for word in ("--platform", each)),
-            *("--target", str(into), *pins()),
-        ],
-        check=True,
-    )
 
 
 def _make_image(archive: Path) -> None:

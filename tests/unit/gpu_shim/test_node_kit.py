@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
+from gpu_shim.kit.make import pins
 from tests.gpu_node import kit, tenants
 from tests.support.node import settings
 
@@ -23,7 +24,7 @@ PLACE: Final = settings.Place(
 
 
 def test_the_lock_file_has_every_package_of_the_kit() -> None:
-    assert len(kit.pins()) == len(kit.PACKAGES)
+    assert len(pins(kit.PACKAGES)) == len(kit.PACKAGES)
 
 
 def test_a_program_of_the_kit_finds_the_libraries_that_were_copied_with_it(tmp_path: Path) -> None:
