@@ -85,9 +85,10 @@ async def test_budget_holds_through_a_change_of_leader_and_ends_when_it_is_raise
             told.set_budget(1000)
             await scene.until_bound("team-a", 3)
             await scene.until(lambda: told.condition() == ("True", "WithinBudget"), "the condition")
+            # While there is a controller that still reports what has changed.
+            await audited.finish()
         finally:
             other.kill()
-        await audited.finish()
 
 
 def test_budget_that_is_no_number_of_hours_is_refused(cluster: Cluster) -> None:
