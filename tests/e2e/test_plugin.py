@@ -82,7 +82,9 @@ def users(installed: Installed, tmp_path: Path) -> Iterator[Site]:
         found.wait("the agent", SEEN_S, lambda: wanted.items() <= _conditions(found).items(), True)
         yield found
         found.kubectl("delete", "pods", "-n", LANGUAGE, "--all", "--wait", "--timeout=60s")
-        found.kubectl("delete", "pods", "-n", NODE_SYSTEM, "--all", "--timeout=60s")
+        # The agent goes while there is a kubelet that ends it.
+        found.kubectl("label", "node", NODE, f"{AGENT_LABEL}-")
+        found.wait("the end of the agent", SEEN_S, lambda: found.get("pods", "-n", NODE_SYSTEM), [])
     found.kubectl("delete", "node", NODE)
 
 
