@@ -157,7 +157,7 @@ class Holders:
     _not_before_s: dict[str, float] = field(default_factory=dict)
     _looked_for: set[str] = field(default_factory=set)
     _look_at_s: float = 0.0
-    _is_missing: bool = False
+    #: Until then, kubelet may be about to give a new holder its GPU.
     _soon_until_s: float = 0.0
 
     def problems(self) -> list[str]:
@@ -187,7 +187,7 @@ class Holders:
     def pause_s(self) -> float:
         """Seconds until the next round, if no row changes before."""
         now_s = asyncio.get_running_loop().time()
-        return SOON_S if self._is_missing and now_s < self._soon_until_s else EVERY_S
+        return SOON_S if now_s < self._soon_until_s else EVERY_S
 
     async def keep(self) -> None:
         """One round; raises KubeError and KubeletError."""
@@ -201,7 +201,8 @@ class Holders:
             await self._make(needed)
         holds, self.strangers = holds_of(rows, given, self.style)
         self.is_answered = True
-        self._is_missing = not set(needed) <= {each.name for each in given}
+        if set(needed) <= {each.name for each in given}:
+            self._soon_until_s = 0.0
         if holds != self.cards.holds:
             self.cards.holds = holds
             self.cards.publish()

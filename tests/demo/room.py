@@ -173,8 +173,8 @@ class Room:
 
     def _fixed_to_end(self) -> list[PodSeen]:
         """Inference and gangs to end on the large node with the fewest of their pods, so that moves
-        can empty at least one: inference is not moved, of a Job's gang few pods are at a time, and
-        other pods fit elsewhere only if they are small."""
+        can empty at least one. Inference is never moved, few pods of a Job's gang at a time, and
+        only small pods fit elsewhere."""
         by_uid, found = self._board.world.pods_by_uid, list[list[PodSeen]]()
         for _, ledger in sorted(self._board.world.ledgers.items()):
             rows = [row for row in ledger.rows if row.uid in by_uid]

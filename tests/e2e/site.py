@@ -121,6 +121,11 @@ class Site:
         found = self.get("events", "-n", namespace, f"--field-selector=involvedObject.name={pod}")
         return {each["reason"] for each in found}
 
+    def gpu_node(self, name: str) -> Manifest:
+        """The GpuNode of a node."""
+        (found,) = self.get("gpunodes", f"--field-selector=metadata.name={name}")
+        return found
+
     def offer_folder(self, name: str, namespace: str, path: str) -> None:
         """A claim of this name, bound to a volume of it: a folder of the node."""
         self.apply(workloads.claim(name, namespace))

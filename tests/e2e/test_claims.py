@@ -109,7 +109,7 @@ def test_pods_share_a_card_by_claims_for_its_memory(sharers: Site) -> None:
     for name in pods:
         sharers.apply(_claiming(sharers, name, "half"))
     sharers.wait("pods", SEEN_S, lambda: len(sharers.pods(VISION, "Running")), len(pods))
-    (node,) = [each for each in sharers.get("gpunodes") if each["metadata"]["name"] == NODE]
+    node = sharers.gpu_node(NODE)
     names = [each["device"].rpartition("/")[2] for each in node["status"]["devices"]]
     rows = {row["name"]: names[row["cards"][0]["index"]] for row in node["spec"]["rows"]}
     assert {name: _devices(sharers, name) for name in pods} == {

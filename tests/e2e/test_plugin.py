@@ -59,7 +59,7 @@ time.sleep(3600)
 
 @pytest.fixture
 def users(installed: Installed, tmp_path: Path) -> Iterator[Site]:
-    """The installed cluster with a node whose cards the device plugin gives out."""
+    """The installed cluster with a node on which NVIDIA's device plugin allocates the cards."""
     found = installed.site
     if found.plane is None:
         pytest.skip("nodes of a given cluster are not ours to add")
@@ -117,7 +117,7 @@ def _holders(site: Site) -> list[workloads.Manifest]:
 
 def _uuid_of_row(site: Site, pod: str) -> str:
     """The card that the ledger gives to a pod, as the agent knows it."""
-    (node,) = [each for each in site.get("gpunodes") if each["metadata"]["name"] == NODE]
+    node = site.gpu_node(NODE)
     (row,) = [each for each in node["spec"]["rows"] if each["name"] == pod]
     names = {each["index"]: each["uuid"] for each in node["status"]["devices"]}
     found: str = names[row["cards"][0]["index"]]

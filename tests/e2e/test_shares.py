@@ -226,8 +226,8 @@ def _restarts(site: Site) -> dict[str, int]:
 
 def _beyond_bounds(site: Site) -> str:
     """Which pods the agent says are beyond their bounds, and why."""
-    (node,) = [each for each in site.get("gpunodes") if each["metadata"]["name"] == site.real_node]
-    (found,) = [each for each in node["status"]["conditions"] if each["type"] == "PodsWithinBounds"]
+    conditions = site.gpu_node(site.real_node)["status"]["conditions"]
+    (found,) = [each for each in conditions if each["type"] == "PodsWithinBounds"]
     message: str = found["message"]
     return message
 

@@ -25,6 +25,8 @@ print(total // 2 >> 20, flush=True)
 time.sleep(600)
 """
 EVICTED_S: Final = 10.0
+#: For so long the DaemonSet may still count a killed agent as Ready.
+COUNTED_S: Final = 2.0
 #: Kubelet notices in this time that a program of the node has ended.
 SEEN_S: Final = 5.0
 
@@ -48,7 +50,7 @@ def killed(stage: Stage) -> None:
     (found,) = [each for each in Path("/proc").glob("[0-9]*") if _is_agent(each)]
     os.kill(int(found.name), signal.SIGKILL)
     killed_s = time.monotonic()
-    time.sleep(2)
+    time.sleep(COUNTED_S)
     stage.wait_for_agent()
     tell("from kill -9 of the agent to Ready, s", since(killed_s))
     for name in SHARES:

@@ -11,12 +11,12 @@ from tests.e2e.site import DEFINITIONS, NODE_SYSTEM, SYSTEM, Site
 from tests.e2e.workloads import Manifest
 from tests.gpu_node import image
 from tests.gpu_node.results import Results, since
-from tests.gpu_node.site import query
+from tests.gpu_node.site import NODE, query
 from tests.gpu_node.tenants import PROJECT, READY_S, VOLUME, Tenants, job, pod
 from tests.support.node import RealNode
 
 OVERLAY: Final = Path(__file__).with_name("overlay")
-#: A GPU's time and a pod's part of it may differ by so much.
+#: How far a pod's share of the time may be from its request.
 POINTS: Final = 0.03
 COMPUTE_S: Final = 15
 
@@ -119,6 +119,5 @@ class Stage:
         return int(found["status"].get("numberReady", 0))
 
     def _status(self) -> Manifest:
-        (found,) = self.site.get("gpunodes")
-        status: Manifest = found["status"]
+        status: Manifest = self.site.gpu_node(NODE)["status"]
         return status
