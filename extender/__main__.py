@@ -126,7 +126,13 @@ class _Commands(click.Group):
 
 #: An option that takes a time above 0.
 _seconds = functools.partial(
-    click.option, type=click.FloatRange(min=0, min_open=True), show_default=True, help="Seconds."
+    click.option, type=click.FloatRange(min=0, min_open=True), show_default=True
+)
+_lease_duration = _seconds(
+    "--lease-duration",
+    "lease_duration_s",
+    default=15.0,
+    help="Seconds after which a Lease that was not renewed passes to another replica.",
 )
 
 
@@ -142,13 +148,15 @@ def main() -> None:
 
 
 @main.command(hidden=True)
-@click.option("--listen", default="127.0.0.1:8888", show_default=True, help="Where the verbs are.")
+@click.option(
+    "--listen", default="127.0.0.1:8888", show_default=True, help="Address of the extender's verbs."
+)
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
 @click.option("--tls-cert", default="", help="Certificate file; needed off loopback.")
 @click.option("--tls-key", default="", help="The certificate's key file.")
 @click.option("--client-ca", default="", help="CA file of the clients that may call the verbs.")
-@click.option("--allowed-client", multiple=True, help="Name a client certificate must carry.")
-@click.option("--metrics-listen", default="", help="Health and metrics on an address of their own.")
+@click.option("--allowed-client", multiple=True, help="Name that a client certificate may have.")
+@click.option("--metrics-listen", default="", help="Separate address for metrics and probes.")
 def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     """Answer kube-scheduler's filter, prioritize, preempt and bind."""
     from extender.http.serve import ServeOptions, run  # noqa: PLC0415
@@ -159,16 +167,28 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 
 @main.command(hidden=True)
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
-@click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
+@click.option(
+    "--namespace", default="ballast-system", show_default=True, help="Namespace of the Lease."
+)
 @click.option("--identity", default="", help="Default: host name and a random end.")
-@click.option("--metrics-listen", default="127.0.0.1:8889", show_default=True)
-@_seconds("--lease-duration", "lease_duration_s", default=15.0)
-@_seconds("--bind-timeout", "bind_timeout_s", default=30.0)
+@click.option(
+    "--metrics-listen",
+    default="127.0.0.1:8889",
+    show_default=True,
+    help="Address for metrics and probes.",
+)
+@_lease_duration
+@_seconds(
+    "--bind-timeout",
+    "bind_timeout_s",
+    default=30.0,
+    help="Seconds after which a released pod that is not bound is planned again.",
+)
 @_seconds(
     "--cycle-budget",
     "cycle_budget_s",
     default=1.0,
-    help="Seconds of CPU time to decide in; what is left over comes first in the next cycle.",
+    help="CPU seconds per cycle; workloads not considered come first in the next one.",
 )
 @click.option(
     "--usage-period",
@@ -176,7 +196,7 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     type=click.FloatRange(min=0.05, max=300.0),
     default=60.0,
     show_default=True,
-    help="Seconds between two writes of the usage books.",
+    help="Seconds between two writes of the usage records.",
 )
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
@@ -190,7 +210,12 @@ def control(identity: str, metrics_listen: str, **given: Any) -> None:
 @main.command(hidden=True)
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="For kube-apiserver.")
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
-@click.option("--metrics-listen", default="127.0.0.1:8890", show_default=True)
+@click.option(
+    "--metrics-listen",
+    default="127.0.0.1:8890",
+    show_default=True,
+    help="Address for metrics and probes.",
+)
 def view(**given: Any) -> None:
     """Answer why work waits and what would happen if, as an aggregated API."""
     from extender.view.program import ViewOptions, run  # noqa: PLC0415
@@ -200,7 +225,9 @@ def view(**given: Any) -> None:
 
 @main.command(hidden=True)
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
-@click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
+@click.option(
+    "--namespace", default="ballast-system", show_default=True, help="Namespace of the Lease."
+)
 @click.option("--identity", default="", help="Default: host name and a random end.")
 @click.option(
     "--metrics-listen",
@@ -230,7 +257,7 @@ def view(**given: Any) -> None:
     show_default=True,
     help="Seconds that a cluster has to answer.",
 )
-@_seconds("--lease-duration", "lease_duration_s", default=15.0)
+@_lease_duration
 def dispatch(identity: str, **given: Any) -> None:
     """Run on a manager cluster of MultiKueue: nominate the worker cluster of each Workload.
 

@@ -50,8 +50,18 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     default="pool",
     help="How time is dealt; pool: as the node's GpuNodePool says, live.",
 )
-@click.option("--lease-ms", type=click.IntRange(10, 10000), default=250, help="Not with pool.")
-@click.option("--precision-percent", type=click.IntRange(1, 50), default=5, help="Not with pool.")
+@click.option(
+    "--lease-ms",
+    type=click.IntRange(10, 10000),
+    default=250,
+    help="Milliseconds of a lease, with --mode strict or fair.",
+)
+@click.option(
+    "--precision-percent",
+    type=click.IntRange(1, 50),
+    default=5,
+    help="Smallest share of a card's time, with strict or fair.",
+)
 @click.option(
     "--longest-gap-ms",
     type=click.IntRange(0, 60000),
@@ -87,8 +97,10 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     default="/var/lib/kubelet/pod-resources/kubelet.sock",
     help="With plugin: kubelet's PodResources socket.",
 )
-@click.option("--namespace", envvar="POD_NAMESPACE", default="ballast-node", help="Of holder pods.")
-@click.option("--holder-image", default="registry.k8s.io/pause:3.10", help="Of holder pods.")
+@click.option(
+    "--namespace", envvar="POD_NAMESPACE", default="ballast-node", help="Namespace of holder pods."
+)
+@click.option("--holder-image", default="registry.k8s.io/pause:3.10", help="Image of holder pods.")
 @click.option(
     "--audit/--no-audit",
     "is_audited",
@@ -107,7 +119,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     "--evict-after-s",
     type=click.FloatRange(0, 3600),
     default=30.0,
-    help="A pod is evicted when each look for so long found something to evict it for.",
+    help="Seconds for which every check must find a violation before a pod is evicted.",
 )
 @click.option(
     "--restart-unprotected/--no-restart-unprotected",

@@ -103,6 +103,11 @@ class PodCase:
         pool = self.pools.get(self.pool_names[0])
         return pool is not None and pool.spec.time_slicing.mode == "Strict"
 
+    def divides_time(self, pool_name: str) -> bool:
+        """Whether this node pool divides the compute time of shared cards."""
+        pool = self.pools.get(pool_name)
+        return pool is not None and pool.spec.time_slicing.mode != "Disabled"
+
     def lends_memory(self, pool_name: str) -> bool:
         """Whether pods of this node pool may use memory that no pod requested."""
         pool = self.pools.get(pool_name)

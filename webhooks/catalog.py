@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from extender.api import names
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, GpuTopology
 from extender.api.objects import ObjectMeta
@@ -51,6 +52,11 @@ class Catalog:
     def is_synced(self) -> bool:
         """Whether every kind has been listed once."""
         return self._synced.issuperset(WATCHED)
+
+    @property
+    def class_names(self) -> set[str]:
+        """The priority classes that a pod may name: ours, their aliases, and those that exist."""
+        return {*names.PRIORITY_CLASSES, *names.CLASS_ALIASES, *self.classes}
 
     def deliver(self, event: Event) -> None:
         """Applies an event of a reflector."""

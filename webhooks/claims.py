@@ -185,4 +185,7 @@ def _ask_for_cards(pod: Pod, asked: ClaimedGpus) -> None:
 
 
 def _two_ways(asked: ClaimedGpus) -> UnitError:
-    return UnitError(f"{asked} are asked for by claims, and others in another way; use one way")
+    return UnitError(
+        f"the pod requests {asked} by ResourceClaims, and other GPUs by annotation or resource; use"
+        " only one"
+    )

@@ -15,8 +15,9 @@ or a ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailu
 written first. Other operators decide themselves what an evicted pod means: if it ends the whole
 job, the author is warned.
 
-Warnings about the pods of a template are given here too, also for Deployments and StatefulSets: a
-warning about a pod itself reaches only the controller that creates it.
+Warnings about the pods of a template are given here too, also for kinds that create no Jobs: a
+warning about a pod itself reaches only the controller that creates it. Labels and annotations are
+checked in every template, since a misspelt one may be all that asks for a GPU.
 
 Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
 jobset `pkg/webhooks/jobset_webhook.go`; keda `pkg/scaling/executor/scale_jobs.go`; kuberay
@@ -38,7 +39,7 @@ from webhooks.owners.origin import makes_gpu_pods
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, patched
-from webhooks.spelling import misplaced
+from webhooks.spelling import misplaced, misspelt
 
 DISRUPTION: Final = "DisruptionTarget"
 #: Exit codes of a container that SIGKILL or SIGTERM ended.
@@ -65,7 +66,11 @@ def decide_job(request: Request, projects: ProjectIndex) -> Decision:
         return allowed()
     try:
         patch = PatchBuilder(request.object)
-        warnings = list(dict.fromkeys(read(patch, request, projects)))
+        unread = _unread_keys(patch.document)
+        if request.operation == "UPDATE":
+            before = _unread_keys(msgspec.json.decode(request.old_object))
+            unread = [each for each in unread if each not in before]
+        warnings = list(dict.fromkeys((*unread, *read(patch, request, projects))))
     except (msgspec.MsgspecError, RecursionError, ValueError, *_MISSHAPEN):
         # The API server or the kind's own webhook reports the error.
         return allowed()
@@ -75,7 +80,6 @@ def decide_job(request: Request, projects: ProjectIndex) -> Decision:
 def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Gives the Job the policy if it may have one; yields warnings."""
     spec = patch.document["spec"]
-    yield from _misplaced_keys(patch.document)
     if not _asks_for_gpu(spec["template"]):
         return
     yield from _job_warnings(request, spec, "this Job", projects)
@@ -91,12 +95,10 @@ def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
 def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Warnings about what is new in a Deployment or StatefulSet; nothing is changed."""
     template = patch.document["spec"]["template"]
-    is_update = request.operation == "UPDATE"
-    before = msgspec.json.decode(request.old_object) if is_update else None
-    told_before = list(_misplaced_keys(before)) if before else []
-    yield from (each for each in _misplaced_keys(patch.document) if each not in told_before)
-    if before and before["spec"]["template"] == template:
-        return
+    if request.operation == "UPDATE":
+        before = msgspec.json.decode(request.old_object)
+        if before["spec"]["template"] == template:
+            return
     if _asks_for_gpu(template):
         yield from _pod_warnings(request, template, projects)
         yield from _sequential_gang(patch.document)
@@ -124,6 +126,13 @@ def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
     spec = patch.document["spec"]["jobTemplate"]["spec"]
     if _asks_for_gpu(spec["template"]):
         yield from _job_warnings(request, spec, "its Jobs", projects)
+
+
+def _of_templates(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """Warnings about the pods of any kind whose operator replaces an evicted pod."""
+    for template in pod_templates(patch.document["spec"], "spec").values():
+        if _asks_for_gpu(template):
+            yield from _pod_warnings(request, template, projects)
 
 
 def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -209,7 +218,9 @@ _READERS: Final = {
     "Job": _of_job,
     "CronJob": _of_cron_job,
     "JobSet": _of_job_set,
+    "LeaderWorkerSet": _of_templates,
     "ScaledJob": _of_scaled_job,
+    "RayCluster": _of_templates,
     "RayJob": _of_ray_job,
     "MPIJob": _of_mpi_job,
     "JAXJob": _of_replicas,
@@ -285,11 +296,33 @@ def _asks_for_gpu(template: Document) -> bool:
     return makes_gpu_pods(msgspec.convert(template, PodTemplateSpec))
 
 
-def _misplaced_keys(document: Document) -> Iterator[str]:
-    """Warnings about labels and annotations of the object that belong on its pods."""
-    template = msgspec.convert(document["spec"]["template"], PodTemplateSpec)
-    meta = msgspec.convert(document["metadata"], ObjectMeta)
-    return misplaced(meta, template.metadata, document["kind"])
+def pod_templates(value: Any, path: str) -> dict[str, Document]:
+    """The pod templates in a part of a document, by their paths."""
+    if isinstance(value, list):
+        inner = {f"{path}[{ix}]": each for ix, each in enumerate(value[:MAX_TEMPLATES])}
+    elif not isinstance(value, dict):
+        return {}
+    elif "containers" in (value.get("spec") or {}):
+        return {path: value}
+    else:
+        inner = {f"{path}.{key}": each for key, each in value.items()}
+    return {
+        found: template
+        for at, each in inner.items()
+        for found, template in pod_templates(each, at).items()
+    }
+
+
+def _unread_keys(document: Document) -> list[str]:
+    """Warnings about labels and annotations that are misspelt in a pod template, or that are on the
+    object and belong on its pods."""
+    templates = pod_templates(document["spec"], "spec")
+    metas = {
+        path: msgspec.convert(each, PodTemplateSpec).metadata for path, each in templates.items()
+    }
+    warnings = [each for meta in metas.values() for each in misspelt(meta)]
+    own = msgspec.convert(document["metadata"], ObjectMeta)
+    return [*warnings, *misplaced(own, metas, document["kind"])]
 
 
 def _pod_warnings(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:

@@ -5,12 +5,13 @@ is refused when it is created. Limits that only several pods together exceed are
 the controller decides which of the pods run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from extender.api import names
 from extender.api.demand import (
     COMPUTE_LIMIT,
+    COMPUTE_REQUEST,
     MEMORY_LIMIT,
     MEMORY_LIMIT_KEYS,
     first_of,
@@ -52,9 +53,11 @@ def check_limits(case: PodCase) -> Refused | None:
             )
             for resource, amount, limit, parse, shown in asked:
                 if limit is not None and amount > parse(limit):
+                    is_bytes = resource == "memory" and str(limit).isdigit()
+                    most = f"{limit} bytes" if is_bytes else limit
                     forbidding.setdefault(
                         pool,
-                        f"asks for {resource}: {shown}, but {queue} may have at most {limit} in"
+                        f"asks for {resource}: {shown}, but {queue} may have at most {most} in"
                         f" node pool {pool}; ask for at most that, such as {resource}: {limit}",
                     )
         except UnitError:
@@ -82,6 +85,24 @@ def check_node_labels(case: PodCase) -> Refused | None:
 def warnings(case: PodCase) -> Iterator[str]:
     """Warnings about legal fields that may not have the effect that their author expects."""
     notes = case.pod.metadata.annotations or {}
+    yield from _without_effect(case, notes)
+    unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]
+    if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
+        yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
+    mib = case.demand.gpu_memory_mib
+    if 0 < mib < SMALL_MIB and not case.translation:
+        yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
+    named = case.pod.spec.scheduler_name
+    if not case.demand.is_gpu_work and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
+        yield f"the pod requests no GPU: Ballast leaves it to the scheduler {named:.80}"
+    if case.translation:
+        said = ", ".join(f"{key}: {value}" for key, value in sorted(case.translation.notes.items()))
+        whole = f"{names.NVIDIA_GPU}: {case.translation.whole}" if case.translation.whole else ""
+        yield f"Ballast reads this pod's GPU request as {said or whole}"
+
+
+def _without_effect(case: PodCase, notes: Mapping[str, str]) -> Iterator[str]:
+    """Warnings about annotations that change nothing in the pod's node pools."""
     if "gpu-fraction-limit" in notes:
         yield "gpu-fraction-limit has no effect: give gpu-memory and gpu-memory-limit, in MiB"
     if first_of(notes, MEMORY_LIMIT_KEYS):
@@ -92,18 +113,12 @@ def warnings(case: PodCase) -> Iterator[str]:
                 f"{MEMORY_LIMIT} has no effect in node pool {pools[0]:.80}, which lends no memory:"
                 " an administrator can set its spec.memoryLending to Enabled"
             )
+    of_time = [key for key in (COMPUTE_REQUEST, COMPUTE_LIMIT) if key in notes]
+    pools = [pool for pool in case.pool_names if not case.divides_time(pool)]
+    if of_time and pools:
+        yield (
+            f"{of_time[0]} has no effect in node pool {pools[0]:.80}, which does not divide the"
+            " time of cards: an administrator can set its spec.timeSlicing.mode to Fair or Strict"
+        )
     if "mps" in notes:
         yield f"mps has no effect: compute time is shared by {COMPUTE_LIMIT} and the pool's mode"
-    unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]
-    if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
-        yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
-    mib = case.demand.gpu_memory_mib
-    if 0 < mib < SMALL_MIB and not case.translation:
-        yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
-    named = case.pod.spec.scheduler_name
-    if not case.demand.is_gpu_work and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
-        yield f"the pod asks for no GPU: Ballast leaves it to the scheduler {named:.80}"
-    if case.translation:
-        said = ", ".join(f"{key}: {value}" for key, value in sorted(case.translation.notes.items()))
-        whole = f"{names.NVIDIA_GPU}: {case.translation.whole}" if case.translation.whole else ""
-        yield f"Ballast reads this pod's GPU request as {said or whole}"

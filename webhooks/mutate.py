@@ -51,7 +51,7 @@ from webhooks.owners.origin import NO_OWNER, Origin
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
-from webhooks.spelling import LABELS, NOTES, misspelt
+from webhooks.spelling import LABELS, NOTES, misspelt, without_request
 from webhooks.vocabulary import asks_for_gpu, speaks, translate
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -94,7 +94,8 @@ def _new_pod(request: Request) -> Pod | Decision:
     if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}):
         return allowed()
     if not _is_relevant(pod):
-        return with_warnings(allowed(), misspelt(pod.metadata))
+        meta = pod.metadata
+        return with_warnings(allowed(), [*misspelt(meta), *without_request(meta)])
     # The API server fills both in only after admission.
     pod.metadata.namespace = request.namespace
     return pod
@@ -250,7 +251,7 @@ def _violation(case: PodCase) -> Refused | None:
             or limits.check_node_labels(case)
             or limits.check_limits(case)
         )
-    return _gate_refusal(pod, "it asks for no GPU") if names.GATE in pod.gates else None
+    return _gate_refusal(pod, "the pod requests no GPU") if names.GATE in pod.gates else None
 
 
 def _daemon_set_refusal(case: PodCase) -> Refused | None:
@@ -318,7 +319,8 @@ def _without_project(pod: Pod) -> Decision:
 def _gate_refusal(pod: Pod, why: str) -> Refused:
     return Refused(
         Reason.INVALID_REQUEST,
-        f"{pod_name(pod)}: remove the scheduling gate {names.GATE}, nothing would remove it: {why}",
+        f"{pod_name(pod)}: remove the scheduling gate {names.GATE}, Ballast would never remove it:"
+        f" {why}",
     )
 
 

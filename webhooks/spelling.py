@@ -1,11 +1,12 @@
 """Warns about labels and annotations that nothing reads, and that were probably meant for Ballast.
 
-Every unread key under `ballast.dev/` draws a warning. Of other keys, those that differ in a letter
-or two from a key of Run:ai or KAI do. It is a warning and not a refusal, because such a key may
-belong to a newer version or to another program.
+Every unread key under `ballast.dev/` draws a warning, and so does one of our names of several words
+without that prefix. Of other keys, those that differ in a letter or two from a key of Run:ai or KAI
+do. It is a warning and not a refusal, because such a key may belong to a newer version or to
+another program.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -28,8 +29,42 @@ NOTES: Final = _words("ANNOTATION_")
 BARE: Final = frozenset(
     (*GPU_ANNOTATIONS, COMPUTE_REQUEST, COMPUTE_LIMIT, "gpu-fraction-limit", "gpu-memory-limit")
 )
+#: What the author of a pod may state; programs write the others.
+_STATED_LABELS: Final = frozenset(
+    (
+        names.LABEL_PROJECT,
+        names.LABEL_WORKLOAD_KIND,
+        names.LABEL_POD_GROUP,
+        names.LABEL_SUB_GROUP,
+        names.LABEL_USER,
+        names.LABEL_PREEMPTIBILITY,
+        names.LABEL_REPLICA_OF,
+    )
+)
+_STATED_NOTES: Final = frozenset(
+    (
+        names.ANNOTATION_FRACTION,
+        names.ANNOTATION_MEMORY,
+        names.ANNOTATION_MEMORY_LIMIT,
+        names.ANNOTATION_NODE_POOLS,
+        names.ANNOTATION_TOPOLOGY,
+        names.ANNOTATION_TOPOLOGY_REQUIRED,
+        names.ANNOTATION_TOPOLOGY_PREFERRED,
+        names.ANNOTATION_MIN_MEMBER,
+        names.ANNOTATION_SUB_GROUPS,
+        names.ANNOTATION_CHECKPOINT,
+        names.ANNOTATION_EXPECTED_RUN,
+        names.ANNOTATION_WEIGHT,
+        names.ANNOTATION_HOLD,
+        names.ANNOTATION_FLOOR,
+    )
+)
+#: A name without our prefix -> ours. A single word such as `project` belongs to anybody.
+_UNPREFIXED: Final = {
+    word.removeprefix(_PREFIX): word for word in _STATED_LABELS | _STATED_NOTES if "-" in word
+}
 #: Minimum similarity (`difflib`): two letters swapped or left out of a short word.
-ALIKE: Final = 0.86
+ALIKE: Final = 0.8
 #: Limits on the keys of one pod that are checked, and on its warnings.
 MAX_KEYS: Final = 64
 MAX_WARNINGS: Final = 4
@@ -37,7 +72,7 @@ MAX_WARNINGS: Final = 4
 
 def is_suspect(key: str) -> bool:
     """Whether the key is checked here; the webhook's matchConditions send pods that have one."""
-    return key.startswith((_PREFIX, "gpu"))
+    return key.startswith(_PREFIX) or key[:3].lower() == "gpu"
 
 
 def misspelt(meta: ObjectMeta) -> list[str]:
@@ -49,17 +84,25 @@ def misspelt(meta: ObjectMeta) -> list[str]:
     return found[:MAX_WARNINGS]
 
 
-def misplaced(meta: ObjectMeta, of_pods: ObjectMeta, kind: str) -> Iterator[str]:
-    """A warning for each key on an object of this kind that its pod template lacks: Ballast reads
-    these keys on pods only."""
-    for what, written, there, read in (
-        ("annotation", meta.annotations, of_pods.annotations, NOTES | BARE),
-        ("label", meta.labels, of_pods.labels, LABELS),
-    ):
-        for key in sorted(read & set(written or ()) - set(there or ())):
+def without_request(meta: ObjectMeta) -> Iterator[str]:
+    """A warning for each annotation that needs a GPU request beside it, on a pod without one."""
+    for key in sorted(BARE.intersection(meta.annotations or ())):
+        yield f"annotation {key} has no effect: the pod requests no GPU"
+
+
+def misplaced(meta: ObjectMeta, of_pods: Mapping[str, ObjectMeta], kind: str) -> Iterator[str]:
+    """A warning for each key on an object of this kind that all its pod templates lack: Ballast
+    reads these keys on pods only. `of_pods` are the templates' metadata by the templates' paths."""
+    path = next(iter(of_pods), "")
+    for what, read in (("annotation", NOTES | BARE), ("label", LABELS)):
+        written, *there = (
+            set((each.annotations if what == "annotation" else each.labels) or ())
+            for each in (meta, *of_pods.values())
+        )
+        for key in sorted(read & written.difference(*there)) if path else ():
             yield (
                 f"{what} {key} has no effect on a {kind}: Ballast reads it on pods; write it into"
-                f" spec.template.metadata.{what}s"
+                f" {path}.metadata.{what}s"
             )
 
 
@@ -67,29 +110,30 @@ def _of(
     mapping: Mapping[str, str] | None, what: str, read: frozenset[str], elsewhere: frozenset[str]
 ) -> Iterator[str]:
     other = "label" if what == "annotation" else "annotation"
-    for key in [each for each in mapping or () if is_suspect(each)][:MAX_KEYS]:
+    suspects = [each for each in mapping or () if is_suspect(each) or each in _UNPREFIXED]
+    for key in suspects[:MAX_KEYS]:
         if key in read:
             continue
         if key in elsewhere:
             yield f"{what} {key} is not read: Ballast reads {key} as {_an(other)}"
-        elif near := _nearest(key, read | elsewhere):
-            where = what if near in read else other
+        elif near := _nearest(key):
+            where = "label" if near in _STATED_LABELS else "annotation"
             yield f"{what} {key:.80} is not read; did you mean the {where} {near}?"
         elif key.startswith(_PREFIX):
-            accepted = ", ".join(sorted(each for each in read if each.startswith(_PREFIX)))
+            accepted = ", ".join(sorted(_STATED_LABELS if what == "label" else _STATED_NOTES))
             yield f"{what} {key:.80} is not read; Ballast reads {accepted}"
 
 
-def _nearest(key: str, words: Iterable[str]) -> str:
+def _nearest(key: str) -> str:
     """The known key that was probably meant, or the empty string."""
+    if key in _UNPREFIXED:
+        return _UNPREFIXED[key]
+    bare = {word: word for word in BARE}
+    cutoff = ALIKE
     if key.startswith(_PREFIX):
-        # Of two keys that differ only in the prefix, the prefixed one comes last, and stays.
-        ordered = sorted(words, key=lambda word: word.startswith(_PREFIX))
-        bare = {word.removeprefix(_PREFIX): word for word in ordered}
+        # Of two keys that differ only in the prefix, the prefixed one stays.
+        bare |= {word.removeprefix(_PREFIX): word for word in _STATED_LABELS | _STATED_NOTES}
         key, cutoff = key.removeprefix(_PREFIX), 0.75
-    else:
-        bare = {word: word for word in words if not word.startswith(_PREFIX)}
-        cutoff = ALIKE
     spelled = key[:80].lower().replace("_", "-").replace(".", "-")
     found = get_close_matches(spelled, bare, n=1, cutoff=cutoff)
     return bare[found[0]] if found else ""

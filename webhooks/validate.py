@@ -45,6 +45,7 @@ RESERVED_ANNOTATIONS: Final = (
     names.ANNOTATION_REFUSED,
 )
 PREEMPTIBILITIES: Final = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE)
+HOLDS: Final = ("true", "false")
 MAX_NODE_POOLS: Final = 16
 
 
@@ -74,8 +75,10 @@ def check_words(pod: Pod) -> Refused | None:
         preemptibility = agreed(meta.labels, PREEMPTIBILITY_LABELS)
         _one_of(names.LABEL_PREEMPTIBILITY, preemptibility, PREEMPTIBILITIES)
         group = agreed(meta.labels, GROUP_LABELS)
-        if group and not DNS_LABEL.fullmatch(group):
-            raise UnitError(f"{names.LABEL_POD_GROUP}: {_not_a_name(group)}")
+        sub_group = meta.label(names.LABEL_SUB_GROUP)
+        for key, name in ((names.LABEL_POD_GROUP, group), (names.LABEL_SUB_GROUP, sub_group)):
+            if name and not DNS_LABEL.fullmatch(name):
+                raise UnitError(f"{key}: {_not_a_name(name)}")
         check_aliases(meta)
         min_member = read_min_member(meta.annotations, meta.labels)
         read_sub_groups(meta.annotations, min_member)
@@ -88,6 +91,7 @@ def check_words(pod: Pod) -> Refused | None:
         read_run(pod)
         read_weight(meta.annotations)
         _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
+        _one_of(names.ANNOTATION_HOLD, meta.annotation(names.ANNOTATION_HOLD), HOLDS)
     except UnitError as error:
         return _invalid(pod, str(error))
     return None
@@ -165,7 +169,10 @@ def _check_node_pools(text: str) -> None:
         raise UnitError(f'{names.ANNOTATION_NODE_POOLS}: give {accepted}, such as "a100,default"')
     for pool in pools:
         if not DNS_LABEL.fullmatch(pool):
-            raise UnitError(f"{names.ANNOTATION_NODE_POOLS}: {_not_a_name(pool)}")
+            raise UnitError(
+                f"{names.ANNOTATION_NODE_POOLS}: {pool[:80]!r} is not the name of a node pool; give"
+                ' names separated by commas, without spaces, such as "a100,default"'
+            )
 
 
 def _not_a_name(text: str) -> str:

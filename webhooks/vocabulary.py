@@ -230,6 +230,7 @@ def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[st
         mib = in_mib or parse_memory(text)
     if dialect.is_core_whole and max(cores, percent) >= PERCENT and not mib:
         return _whole_of(dialect, max(cores, percent), percent or cores), {}
+    _check_hundredths({dialect.percent: percent, dialect.cores: cores})
     if not mib and percent in (0, PERCENT) and cores in (0, PERCENT):
         return count, {}
     shares = percent or (cores if dialect.is_core_whole else PERCENT)
@@ -246,6 +247,12 @@ def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[st
         key = demand.COMPUTE_REQUEST if dialect.is_core_whole else demand.COMPUTE_LIMIT
         notes[key] = _of_hundredths(cores)
     return 0, notes
+
+
+def _check_hundredths(stated: Mapping[str, int]) -> None:
+    for word, value in stated.items():
+        if value > PERCENT:
+            raise UnitError(f"{word}: {value} is not a whole number from 1 to 100, such as 50")
 
 
 def _whole_of(dialect: Dialect, hundredths: int, memory: int) -> int:

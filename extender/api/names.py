@@ -66,7 +66,8 @@ ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
 ANNOTATION_REFUSED: Final = "ballast.dev/refused"
 #: The cards that a pod holds, `<index>:<milli>:<MiB>`, comma separated; the Binding sets it.
 ANNOTATION_CARDS: Final = "ballast.dev/cards"
-#: A share of one card: "0.5" is half of its memory and of its compute time.
+#: A share of one card: "0.5" is half of its memory, and half of its compute time where the node
+#: pool's timeSlicing.mode is Fair or Strict.
 ANNOTATION_FRACTION: Final = "ballast.dev/gpu-fraction"
 #: A share of one card, in MiB of its memory.
 ANNOTATION_MEMORY: Final = "ballast.dev/gpu-memory"
@@ -76,9 +77,11 @@ ANNOTATION_MEMORY_BY: Final = "ballast.dev/gpu-memory-by"
 BY_CLAIM: Final = "claim"
 #: The most MiB of the card that the pod may use, in node pools with memory lending.
 ANNOTATION_MEMORY_LIMIT: Final = "ballast.dev/gpu-memory-limit"
-#: Guaranteed share of compute time on each of the pod's cards, such as "0.25".
+#: Guaranteed share of compute time on each of the pod's cards, in thousandths; the webhook writes
+#: it. Users write gpu-compute-request, such as "0.25".
 ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
-#: Largest share of compute time on each of the pod's cards, such as "0.5".
+#: Largest share of compute time on each of the pod's cards, in thousandths; the webhook writes it.
+#: Users write gpu-compute-limit, such as "0.5".
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"
 #: Node pools in order of preference, comma separated.
 ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
@@ -157,9 +160,10 @@ LABEL_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 
 #: On a Node: the sets of its cards with the same NUMA node: `0-3.4-7` are two sets of four.
 LABEL_CARDS_BY_NUMA: Final = "ballast.dev/cards-by-numa"
-#: On a Node: the same by PCIe switch.
+#: On a Node: the sets of its cards on the same PCIe switch, written as by NUMA node.
 LABEL_CARDS_BY_PCIE: Final = "ballast.dev/cards-by-pcie"
-#: On a Node: the same by NVLink, such as `0-1.2-3`; `0_2.1_3` are the pairs 0, 2 and 1, 3.
+#: On a Node: the sets of its cards joined by NVLink, such as `0-1.2-3`; `0_2.1_3` are the pairs
+#: 0, 2 and 1, 3.
 LABEL_CARDS_BY_NVLINK: Final = "ballast.dev/cards-by-nvlink"
 
 #: On a Node, with value `off`: no node agent runs there, as on nodes of a DRA driver.

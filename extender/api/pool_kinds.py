@@ -33,8 +33,10 @@ class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
     mode: Annotated[
         TimeSlicingMode,
         Meta(
-            description="Strict: a pod gets exactly its share. Fair: a pod gets at least its share,"
-            " and an equal part of the idle time. Disabled: the card's time is not divided."
+            description="Fair: a pod gets at least its share, and an equal part of the idle time."
+            " Strict: a pod with a fraction gets exactly its share; a pod with gpu-memory gets idle"
+            " time, as with Fair. Disabled: the driver alone divides the card's time. A pod that"
+            " was created for a Strict pool keeps its limit after a change to Fair."
         ),
     ] = "Disabled"
     lease_milliseconds: Annotated[

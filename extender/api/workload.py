@@ -82,10 +82,14 @@ def read_run(pod: Pod) -> int | None:
 def read_weight(annotations: Mapping[str, str] | None) -> int:
     """Weight of the pod's workload within its project; 0 if not stated. Raises UnitError."""
     text = first_of(annotations, (names.ANNOTATION_WEIGHT,))
-    weight = parse_positive(text, names.ANNOTATION_WEIGHT) if text else 0
-    if weight > MAX_WEIGHT:
-        raise UnitError(f"{names.ANNOTATION_WEIGHT}: {weight} is more than {MAX_WEIGHT}")
-    return weight
+    if not text:
+        return 0
+    if not _COUNT.fullmatch(text) or not 1 <= int(text) <= MAX_WEIGHT:
+        raise UnitError(
+            f"{names.ANNOTATION_WEIGHT}: {text[:80]!r} is not a whole number from 1 to"
+            f' {MAX_WEIGHT}, such as "2"'
+        )
+    return int(text)
 
 
 def write_sub_groups(sub_groups: SubGroups) -> str:

@@ -286,7 +286,7 @@ MACHINERY: Final = Board(
             unit="s",
         ),
         Panel(
-            "Age of the usage books",
+            "Age of the usage records",
             [
                 Query(
                     "time() - max(ballast_usage_counted_to_timestamp_seconds)",

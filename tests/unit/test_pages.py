@@ -104,7 +104,7 @@ PROSE: Final = (*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")))
 BIND_S: Final = option("control", "--bind-timeout")
 PAGES: Final = (
     ("autoscaling", f"again after {minutes(provisioning.RETRY_S)} minutes"),
-    ("autoscaling", f"no longer owed nodes after {ungated.LOST_S:g} seconds"),
+    ("autoscaling", f"no longer entitled to new nodes after {ungated.LOST_S:g} seconds"),
     ("autoscaling", f"looks every {stage_turns.EMPTY_EVERY_S:g} seconds"),
     ("cli", f"at most {agents._MOST_AGENTS} are read"),
     ("cli", "answers within a second" if completed._DEADLINE_S == 1 else "?"),
@@ -152,7 +152,7 @@ PAGES: Final = (
     ("ledger", f"is freed {moves.KEPT_S} seconds after its pod was seen to be gone"),
     ("ledger", f"and after {minutes(moves.KEPT_IN_ALL_S)} minutes in any case"),
     ("limits", f"of more than {narrow.N_NODES_UNNAMED} GPU nodes"),
-    ("limits", f"on the {words(narrow.N_NODES)} nodes only"),
+    ("limits", f"only on the {words(narrow.N_NODES)} nodes that"),
     (
         "many-clusters",
         f"asks again after {turns.AGAIN_S:g} seconds, {2 * turns.AGAIN_S:g}, and so on up to"

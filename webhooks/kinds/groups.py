@@ -50,7 +50,7 @@ def _check_tree(group: GpuPodGroup) -> Iterator[FieldFinding]:
     if looping:
         yield wrong(
             "spec.subGroups",
-            f"{listed(looping)} stand below themselves",
+            f"{listed(looping)} form a cycle of parents",
             "let parent name a sub-group nearer to the group, or nothing",
             _TREE,
         )
@@ -107,6 +107,12 @@ def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[FieldFi
         why = class_refusal(spec.priority_class_name, found, projects.catalog.classes)
         if why:
             yield FieldFinding(True, f"spec.{why}")
+        elif spec.priority_class_name not in projects.catalog.class_names:
+            yield odd(
+                "spec.priorityClassName",
+                f"there is no priority class {spec.priority_class_name!r:.80} (yet): until it"
+                " exists, the group has the highest priority of its pods",
+            )
 
 
 def _check_nearness(

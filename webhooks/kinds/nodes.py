@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from extender.api import names
-from extender.api.kinds import GpuNodePool, GpuTopology
+from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, GpuTopology
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import (
     FieldFinding,
@@ -36,6 +36,8 @@ def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
             "spec.nodeSelector",
             "nodes that no pool selects are in the pool default as well, whatever it selects",
         )
+    if pool.spec.policy != "FairShare" and pool.spec.job_order != GpuNodePoolSpec().job_order:
+        yield odd("spec.jobOrder", f"has no effect under policy {pool.spec.policy}")
     yield from _check_elastic(pool)
     for other in sorted(known.pools):
         if other != name:

@@ -27,6 +27,7 @@ from webhooks.mutate import USUAL_KIND
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
 
 
+_GIB: Final = 2**30
 #: Hours in a month of 30 days.
 _HOURS_OF_MONTH: Final = 720
 
@@ -74,7 +75,7 @@ def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator
         yield odd(
             "metadata.name",
             f"projects {listed(left)} belong to department {name}: until they name another or it"
-            " is made again, they count as of a department without quota",
+            " is created again, they are treated as members of a department without quota",
         )
 
 
@@ -84,6 +85,10 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     yield from check_name(name, "pods", "vision")
     yield from _check_namespaces(project, known)
     yield from _check_pools("spec.nodePools", spec.node_pools, known)
+    if not spec.node_pools:
+        yield odd(
+            "spec.nodePools", "is empty: the project has no quota, so all its work can be evicted"
+        )
     yield from _check_budgets(spec.node_pools)
     yield from _check_defaults(project, known)
     yield from _check_classes(spec.allowed_priority_classes, known)
@@ -96,8 +101,8 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     if department is None:
         yield odd(
             "spec.department",
-            f"{spec.department!r:.80} does not exist (yet): until it does, the project counts as"
-            " of a department without quota",
+            f"{spec.department!r:.80} does not exist (yet): until it does, the project is treated"
+            " as a member of a department without quota",
         )
         return
     yield from _check_within(project, department)
@@ -147,15 +152,27 @@ def _check_pools(
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [pool.name for pool in pools if pool.name not in exist]
     if unknown:
-        yield odd(field, f"there is no node pool {listed(unknown)} (yet): its figures do nothing")
+        yield odd(
+            field, f"there is no node pool {listed(unknown)} (yet): its quotas have no effect"
+        )
     for (pool, resource), (bounds, written) in read_figures(pools).items():
         at = f"{field}[{pool}].{resource}"
         if bounds.limit == 0 and resource == "gpu":
-            yield odd(f"{at}.limit", "is 0: no GPU of this pool is ever given")
+            yield odd(f"{at}.limit", "is 0: the queue gets no GPU of this pool")
         elif written.over_quota_weight == 0 and bounds.quota == 0:
             yield odd(
                 at, "has no quota and overQuotaWeight 0: it gets what no other queue asks for"
             )
+        if resource == "memory":
+            yield from _check_unit(at, written)
+
+
+def _check_unit(at: str, written: GpuFigures | HostFigures) -> Iterator[FieldFinding]:
+    """Warns about memory in bytes that was probably meant in GiB."""
+    for field, value in (("quota", written.quota), ("limit", written.limit)):
+        text = str(value)
+        if text.isdigit() and 0 < int(text) < _GIB:
+            yield odd(f"{at}.{field}", f"is {text} bytes: for {text} GiB write {text}Gi")
 
 
 def _check_budgets(pools: Sequence[PoolFigures]) -> Iterator[FieldFinding]:
@@ -210,7 +227,7 @@ def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[FieldFindin
     unknown = [each for each in project.spec.default_node_pools if each not in exist]
     if unknown:
         yield odd(
-            "spec.defaultNodePools", f"there is no node pool {listed(unknown)} (yet): passed over"
+            "spec.defaultNodePools", f"there is no node pool {listed(unknown)} (yet): skipped"
         )
     stated = {pool.name for pool in project.spec.node_pools}
     bare = [each for each in project.spec.default_node_pools if each not in stated]
@@ -229,8 +246,7 @@ def _check_classes(allowed: Sequence[str], known: Catalog) -> Iterator[FieldFind
         yield odd(
             field, f"{listed(above)} outranks all other work of the cluster, its own pods included"
         )
-    exist = {*names.PRIORITY_CLASSES, *names.CLASS_ALIASES, *known.classes, *above}
-    unknown = [each for each in allowed if each not in exist]
+    unknown = [each for each in allowed if each not in {*known.class_names, *above}]
     if unknown:
         yield odd(field, f"there is no priority class {listed(unknown)} (yet)")
     if allowed and usual not in map(names.class_of, allowed):
@@ -259,8 +275,8 @@ def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Fi
             yield odd(
                 f"{at}.quota",
                 f"{written.quota} is above the quota of department {of},"
-                f" {limits.quota if theirs.quota else 0}: the rest is there only while other"
-                " departments leave it",
+                f" {limits.quota if theirs.quota else 0}: the project gets the difference only"
+                " while other departments do not use it",
             )
 
 

@@ -72,7 +72,7 @@ class OwnerReader:
         self._rests_until = 0.0
         self._answers = Counter(
             "ballast_webhook_owner_lookups_total",
-            "Owners asked for; unknown ones are gone, replaced, or not ours to read.",
+            "Owners looked up; unknown: deleted, replaced, or not readable by the webhook.",
             ["answer"],
             registry=registry,
         )

@@ -22,7 +22,7 @@ from tests.attacks.raw_client import JSON_PATCH, MERGE
 from tests.attacks.stage import BOUND, HELD, PLAIN
 
 MAY_NOT: Final = "may not use project"
-LATER: Final = "are said when it is made"
+LATER: Final = "preemptibility cannot be changed after creation"
 #: Names of another project, and similar texts.
 NAMES: Final = (
     "team-a", "team-b", "research", "default", "TEAM-A", "Team-A", "team_a", "team-a.mallory",

@@ -145,7 +145,7 @@ def users() -> Iterator[Attempt]:
                 patch = {"metadata": {"labels": {key: value}}}
                 yield Attempt(threat="K21", title=f"{key}={value} on the {name} pod",
                               method="PATCH", path=f"{PODS.format(HOME)}/{name}", body=patch,
-                              media=MERGE, word="are said when it is made",
+                              media=MERGE, word="cannot be changed after creation",
                               may_pass=not value, gained=_is_renamed)  # fmt: skip
     for key in keys:
         given: dict[str, Any] = {"labels": {key: "alice"}}

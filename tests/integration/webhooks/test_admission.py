@@ -179,7 +179,11 @@ def test_pod_of_the_system_is_not_sent(admission: Admission) -> None:
 
 def test_every_word_that_we_read_gets_a_pod_sent(admission: Admission) -> None:
     notes = [*demand.GPU_ANNOTATIONS, *demand.MIN_MEMBER_KEYS[:1], demand.COMPUTE_LIMIT]
-    notes += ["sharedgpu/gpu_request", "nvidia.com/container.main.gpu-memory.request"]
+    notes += [
+        "sharedgpu/gpu_request",
+        "nvidia.com/container.main.gpu-memory.request",
+        "GPU-Fraction",
+    ]
     labels = [*demand.PROJECT_LABELS, *demand.GROUP_LABELS, *demand.PREEMPTIBILITY_LABELS]
     words = [manifest("word", {key: "0.5"}) for key in notes]
     for key in labels:

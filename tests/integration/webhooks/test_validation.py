@@ -71,7 +71,7 @@ def test_odd_quota_is_stored_with_a_warning(queues: Admission) -> None:
 def test_group_of_the_project_is_made_and_of_another_is_not(queues: Admission) -> None:
     assert "podgroup.ballast.dev/g created" in apply(queues, "GpuPodGroup", "g", {"minMember": 2})
     circle = [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
-    assert "stand below themselves" in apply(queues, "GpuPodGroup", "g", {"subGroups": circle})
+    assert "form a cycle of parents" in apply(queues, "GpuPodGroup", "g", {"subGroups": circle})
 
 
 def test_pod_above_the_limit_of_its_department_is_refused(queues: Admission) -> None:

@@ -1,5 +1,5 @@
 """docs/reference/labels.md: Ballast's labels, annotations and other names on objects, from
-`extender.api.names`."""
+`extender.api.names` and the manifests."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,19 @@ from extender.api import names
 
 INTRO = """# Labels, annotations and other names
 
-What Ballast reads or writes on pods, namespaces and nodes. Words of other
-schedulers that are read as well stand in [objects](../objects.md#what-a-pod-says).
+What Ballast reads or writes on pods, namespaces, nodes and its own objects. Labels and annotations
+of other schedulers that it reads are listed in [objects](../objects.md#what-a-pod-says).
 
 | name | kind | meaning |
 |---|---|---|
 """
+#: Names that only manifests use.
+_IN_MANIFESTS = (
+    '| `ballast.dev/allow-deletion` | annotation | "true" on a GpuProject, GpuDepartment,'
+    " GpuNodePool or CRD of Ballast: it may be deleted while it is in use. |",
+    "| `ballast.dev/priority-class-alias` | label | On a priority class that the overlay"
+    " `priority-class-aliases` created: Ballast's class of the same value. |",
+)
 _DEFINED = re.compile(r'((?:^#: ?.*\n)*)^([A-Z_]+): Final = "(ballast\.dev/[^"]+)"', re.MULTILINE)
 _KINDS = {
     "LABEL": "label",
@@ -31,7 +38,7 @@ def page() -> str:
         f"| `{name}` | {_kind_of(constant)} | {_meaning(comment)} |"
         for comment, constant, name in _DEFINED.findall(source)
     ]
-    return INTRO + "\n".join(sorted(rows)) + "\n"
+    return INTRO + "\n".join(sorted((*rows, *_IN_MANIFESTS))) + "\n"
 
 
 def _kind_of(constant: str) -> str:

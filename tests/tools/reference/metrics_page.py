@@ -16,8 +16,8 @@ from gpu_shim.agent.observe import FIGURES
 
 INTRO = """# Metrics
 
-Served at `/metrics` by `control`, `serve`, `view`, the webhooks and the node agents. Which
-of them to watch, and the alerts on them, stand in [operations](../operations.md).
+Served at `/metrics` by `control`, `serve`, `view`, the webhooks and the node agents. The metrics
+to watch, and the alerts on them, are listed in [operations](../operations.md).
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -31,6 +31,27 @@ def test_every_label_has_a_meaning() -> None:
     assert [name for name, meaning in rows if not meaning.strip()] == []
 
 
+def test_every_name_of_the_manifests_is_in_the_reference() -> None:
+    listed = set(re.findall(r"^\| `(ballast\.dev/[\w-]+)` ", _page("reference/labels.md"), re.M))
+    files = (ROOT / "manifests").glob("*/**/*.yaml")
+    used = {
+        name
+        for file in files
+        for name in re.findall(
+            r"(?<![\w.])ballast\.dev/[a-zA-Z-]+(?![\w.-])", file.read_text("utf-8")
+        )
+    }
+    assert len(used) > 10
+    assert used - listed == set()
+
+
+def test_every_program_of_an_installation_is_in_the_reference() -> None:
+    page = _page("reference/commands.md").split("## Programs of an installation")[1]
+    found = set(re.findall(r"^### (.+)$", page, re.M))
+    programs = {"ballast control", "ballast serve", "ballast view", "ballast dispatch"}
+    assert found == programs | {"python -m webhooks", "python -m gpu_shim"}
+
+
 def test_every_metric_has_a_meaning() -> None:
     rows = re.findall(r"^\| `(ballast_\w+)` \|.*\|(.*)\|$", _page("reference/metrics.md"), re.M)
     assert len(rows) > 50

@@ -186,7 +186,7 @@ def test_share_and_other_cards_in_one_pod_are_refused(others: Any) -> None:
 )
 def test_share_that_is_asked_for_in_another_way_as_well_is_refused(notes: Any) -> None:
     reading = reader({"ten": claims(share("10Gi"))})
-    assert "use one way" in refusal(claiming("ten").noted(notes), reading)
+    assert "use only one" in refusal(claiming("ten").noted(notes), reading)
 
 
 def test_annotation_of_a_share_by_claims_without_one_is_refused() -> None:
@@ -221,7 +221,7 @@ def test_claim_that_another_pod_uses_is_refused() -> None:
 
 def test_cards_asked_for_in_two_ways_are_refused() -> None:
     built = claiming("one").asking("nvidia.com/gpu", "1")
-    assert "use one way" in refusal(built, reader({"one": claims(request())}))
+    assert "use only one" in refusal(built, reader({"one": claims(request())}))
 
 
 def test_milli_that_say_something_else_than_the_claims_are_refused() -> None:

@@ -388,6 +388,72 @@ def test_word_that_is_not_on_the_pod_template_is_reported(made: Document) -> Non
     assert decision_on(made).warnings == ()
 
 
+def in_document(kind: str, *path: str | int, **more: Any) -> Document:
+    """An object of this kind with a pod template without GPUs at this path of its spec."""
+    inner: Any = template(resources={})
+    for key in reversed(path):
+        inner = [inner] if key == 0 else {key: inner}
+    meta = {"name": "train", "namespace": "team-a"}
+    return {"apiVersion": "a/v1", "kind": kind, "metadata": meta, "spec": inner | more}
+
+
+#: Kind -> where its pod template is.
+PATHS: dict[str, tuple[str | int, ...]] = {
+    "Deployment": ("template",),
+    "Job": ("template",),
+    "CronJob": ("jobTemplate", "spec", "template"),
+    "JobSet": ("replicatedJobs", 0, "template", "spec", "template"),
+    "LeaderWorkerSet": ("leaderWorkerTemplate", "workerTemplate"),
+    "PyTorchJob": ("pytorchReplicaSpecs", "Worker", "template"),
+    "RayCluster": ("workerGroupSpecs", 0, "template"),
+    "RayJob": ("rayClusterSpec", "workerGroupSpecs", 0, "template"),
+    "ScaledJob": ("jobTargetRef", "template"),
+}
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_author_is_told_of_a_misspelt_word_in_any_pod_template(kind: str) -> None:
+    made = in_document(kind, *PATHS[kind])
+    found = made["spec"]
+    for key in PATHS[kind]:
+        found = found[key]
+    found["metadata"] = {"annotations": {"gpu_fraction": "0.5"}, "labels": {"gpu-memory": "8192"}}
+    assert decision_on(made).warnings == (
+        "annotation gpu_fraction is not read; did you mean the annotation gpu-fraction?",
+        "label gpu-memory is not read: Ballast reads gpu-memory as an annotation",
+    )
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_author_is_told_where_a_word_of_the_object_belongs(kind: str) -> None:
+    made = in_document(kind, *PATHS[kind])
+    made["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    (warning,) = decision_on(made).warnings
+    path = "spec." + ".".join(map(str, PATHS[kind])).replace(".0", "[0]")
+    assert warning == (
+        f"annotation gpu-fraction has no effect on a {kind}: Ballast reads it on pods; write it"
+        f" into {path}.metadata.annotations"
+    )
+
+
+def test_word_that_is_misspelt_is_reported_when_it_is_new() -> None:
+    before, after = app(resources={}), app(resources={})
+    after["spec"]["template"]["metadata"]["annotations"] = {"gpu_fraction": "0.5"}
+    assert decision_on(after, operation="UPDATE", oldObject=before).warnings
+    assert decision_on(after, operation="UPDATE", oldObject=after).warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["LeaderWorkerSet", "RayCluster"])
+def test_author_is_told_that_the_pods_of_any_kind_will_be_refused(kind: str) -> None:
+    made = in_document(kind, *PATHS[kind])
+    found = made["spec"]
+    for key in PATHS[kind]:
+        found = found[key]
+    found["metadata"] = {"annotations": {"gpu-fraction": "50%"}}
+    (warning,) = decision_on(made).warnings
+    assert warning.startswith("its pods will be refused: ")
+
+
 def test_word_that_is_added_to_an_app_instead_of_its_template_is_reported_once() -> None:
     before, after = app(), app()
     after["metadata"]["annotations"] = {names.ANNOTATION_FLOOR: "2"}

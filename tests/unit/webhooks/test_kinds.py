@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
     "sub-groups in a circle": (
         "GpuPodGroup",
         {"subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
-        "a, b stand below themselves",
+        "a, b form a cycle of parents",
     ),
     "more sub-groups than there are": (
         "GpuPodGroup",
@@ -228,7 +228,7 @@ ODD: dict[str, tuple[str, Body, str]] = {
     "a limit of nothing": (
         "GpuProject",
         VISION | {"nodePools": [gpu(limit=0)]},
-        "no GPU of this pool is ever given",
+        "the queue gets no GPU of this pool",
     ),
     "no quota and no weight": (
         "GpuProject",
@@ -271,6 +271,21 @@ ODD: dict[str, tuple[str, Body, str]] = {
         {"levels": [{"nodeLabel": "rack"}]},
         "rooms has rack too",
     ),
+    "a project without node pools": (
+        "GpuProject",
+        VISION | {"nodePools": []},
+        "is empty: the project has no quota",
+    ),
+    "memory in bytes that was meant in GiB": (
+        "GpuProject",
+        VISION | {"nodePools": [gpu() | {"memory": {"quota": 64}}]},
+        "memory.quota: is 64 bytes: for 64 GiB write 64Gi",
+    ),
+    "an order that the policy does not read": (
+        "GpuNodePool",
+        {"nodeSelector": {"a": "1"}, "policy": "Priority", "jobOrder": "StrictFifo"},
+        "spec.jobOrder: has no effect under policy Priority",
+    ),
     "a pool that a group waits for": ("GpuPodGroup", {"nodePools": ["h200"]}, "(yet): it waits"),
     "a level that a group waits for": (
         "GpuPodGroup",
@@ -284,6 +299,12 @@ def test_a_default_pool_whose_autoscaler_reads_pods_is_warned_of() -> None:
     spec = {"elastic": elastic() | {"trigger": "UnschedulablePods"}}
     (warning,) = decision("GpuNodePool", spec, name="default").warnings
     assert "may add nodes of another pool" in warning
+
+
+def test_a_priority_class_of_a_group_that_does_not_exist_is_warned_of() -> None:
+    index = known(GpuProject_vision=VISION | {"allowedPriorityClasses": []})
+    (warning,) = decision("GpuPodGroup", {"priorityClassName": "urgnet"}, index).warnings
+    assert "there is no priority class 'urgnet' (yet)" in warning
 
 
 @pytest.mark.parametrize("title", ODD)

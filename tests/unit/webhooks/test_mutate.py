@@ -310,6 +310,23 @@ def test_refusal_of_a_number_tells_its_unit(notes: dict[str, str], words: str) -
     assert words in refusal(pod().noted(notes))
 
 
+def test_refusal_of_other_words_tells_what_is_accepted() -> None:
+    hold, weight = names.ANNOTATION_HOLD, names.ANNOTATION_WEIGHT
+    assert "'yes' is not one of true, false" in refusal(pod().noted(HALF | {hold: "yes"}))
+    assert "from 1 to 1000" in refusal(pod().noted(HALF | {weight: "1.5"}))
+    assert "from 1 to 1000" in refusal(pod().noted(HALF | {weight: "5000"}))
+    pools = {names.ANNOTATION_NODE_POOLS: "a100, default"}
+    assert 'such as "a100,default"' in refusal(pod().noted(HALF | pools))
+    named = pod().noted(HALF).labelled({names.LABEL_SUB_GROUP: "Bad_Name"})
+    assert "ballast.dev/sub-group: 'Bad_Name' is not a name" in refusal(named)
+
+
+def test_words_that_only_programs_write_are_not_suggested() -> None:
+    (warning,) = decision_on(pod().noted({"ballast.dev/cost-centre": "60"})).warnings
+    assert names.ANNOTATION_HOLD in warning
+    assert names.ANNOTATION_PLAN not in warning
+
+
 def test_memory_that_was_meant_in_gib_is_warned_of() -> None:
     (warning,) = decision_on(pod().noted({"gpu-memory": "8"})).warnings
     assert warning == 'gpu-memory: 8 means 8 MiB: for 8 GiB write "8192"'
@@ -324,6 +341,12 @@ def test_memory_that_was_meant_in_gib_is_warned_of() -> None:
         ({}, {"gpu-fraction": "0.5"}, "Ballast reads gpu-fraction as an annotation"),
         ({"ballast.dev/project": "vision"}, {}, "as a label"),
         ({"ballast.dev/cost-centre": "60"}, {}, "is not read; Ballast reads"),
+        ({"GPU-Fraction": "0.5"}, {}, "did you mean the annotation gpu-fraction?"),
+        ({"gpu-mem": "8192"}, {}, "did you mean the annotation gpu-memory?"),
+        ({}, {"workload-kind": "interactive"}, "mean the label ballast.dev/workload-kind?"),
+        ({"min-member": "4"}, {}, "did you mean the annotation ballast.dev/min-member?"),
+        ({"gpu-memory-limit": "8192"}, {}, "has no effect: the pod requests no GPU"),
+        ({"gpu-compute-request": "0.25"}, {}, "has no effect: the pod requests no GPU"),
         ({"ballast.dev/gpufraction": "0.5"}, {}, "mean the annotation ballast.dev/gpu-fraction?"),
         ({}, {"ballast.dev/podgroup": "a"}, "did you mean the label ballast.dev/pod-group?"),
     ],
@@ -405,13 +428,19 @@ def test_hostile_memory_is_refused_with_a_sentence(text: str) -> None:
     [
         (pod().noted(HALF).asking("nvidia.com/gpu", "1"), "use one of them"),
         (pod().noted(HALF | {"gpu-fraction-container-name": "no"}), "none of spec.containers"),
-        (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,,b"}), "is not a name"),
+        (
+            pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,,b"}),
+            "is not the name of a node pool",
+        ),
         (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,a"}), "different names"),
         (pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "0"}), "min-member"),
         (pod().noted(HALF | {names.ANNOTATION_CHECKPOINT: "30m"}), "a whole number from 1 to"),
         (pod().noted(HALF | {names.ANNOTATION_EXPECTED_RUN: "2h"}), "the unit is seconds"),
         (pod().noted(HALF | {names.ANNOTATION_WEIGHT: "0.5"}), "a whole number from 1 to"),
-        (pod().noted(HALF | {names.ANNOTATION_WEIGHT: "1001"}), "is more than 1000"),
+        (
+            pod().noted(HALF | {names.ANNOTATION_WEIGHT: "1001"}),
+            "is not a whole number from 1 to 1000",
+        ),
         (pod().noted(HALF).labelled({names.LABEL_WORKLOAD_KIND: "Train"}), "is not one of"),
         (pod().noted(HALF).labelled({names.LABEL_PREEMPTIBILITY: "no"}), "is not one of"),
         (pod().noted(HALF).labelled({names.LABEL_POD_GROUP: "../x"}), "is not a name"),

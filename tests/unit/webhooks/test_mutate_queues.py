@@ -131,6 +131,25 @@ def test_compute_follows_the_mode_of_the_pool(
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("pools", "n_warnings"),
+    [({}, 1), ({"default": {}}, 1), ({"default": {"timeSlicing": {"mode": "Fair"}}}, 0)],
+)
+def test_share_of_time_in_a_pool_that_does_not_divide_it_is_warned_of(
+    pools: Body, n_warnings: int
+) -> None:
+    built = pod().noted(HALF | {"gpu-compute-limit": "0.75"})
+    warned = decision_on(built, index({}, **pools)).warnings
+    assert len(warned) == n_warnings
+    assert all("gpu-compute-limit has no effect in node pool default" in each for each in warned)
+
+
+def test_memory_limit_without_a_unit_is_shown_in_bytes() -> None:
+    figures = {"nodePools": [{"name": "default", "memory": {"limit": 128}}]}
+    built = pod().asking("nvidia.com/gpu", "1").asking("memory", "32Gi")
+    assert "may have at most 128 bytes in node pool" in refusal(built, index(figures))
+
+
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
 def test_container_beside_a_share_is_shown_no_card(field: str) -> None:
     own = {"name": "X", "value": "y"}

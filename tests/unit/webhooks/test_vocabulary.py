@@ -145,6 +145,10 @@ REFUSED: dict[str, tuple[PodDocument, str]] = {
     ),
     "a card and a half": (asking({"tencent.com/vcuda-core": "150"}), "neither a share of one"),
     "part of a unit": (asking({"nvidia.com/gpumem": "1500m"}), "whole number"),
+    "more than all of a card's memory": (
+        asking({"nvidia.com/gpumem-percentage": "150"}),
+        "nvidia.com/gpumem-percentage: 150 is not a whole number from 1 to 100",
+    ),
     "compute of a whole card": (asking({"nvidia.com/gpucores": "30"}), "share its memory too"),
     "ours beside it": (
         asking({"nvidia.com/gpumem": "1"}).noted({"gpu-memory": "2"}),
