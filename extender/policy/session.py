@@ -160,6 +160,24 @@ class Session:
         while self.reservations.in_pool(pool) is None and (other := next(alike, None)):
             yield other, Refused(refused.reason, other.workload.key + detail)
 
+    def why_barred(self, pending: Pending, pool: str) -> Refused | None:
+        """Why the workload may start nowhere in the pool while a reservation stands; None if it
+        may."""
+        return self.why_kept(pending, pool) if self.reservations.bars(pending, pool) else None
+
+    def why_kept(self, pending: Pending, pool: str) -> Refused | None:
+        """The refusal of a workload whose place the pool's reservation keeps for another."""
+        if (kept := self.reservations.in_pool(pool)) is None:
+            return None
+        first = self.snapshot.workloads[kept.key]
+        # Workloads of other projects are not named to the user.
+        is_own = first.project == pending.workload.project
+        named = first.key if is_own else f"work of project {first.project}"
+        return Refused(
+            Reason.WAITING_FOR_TURN,
+            f"{pending.workload.key}: its place is kept for {named}, which is blocked",
+        )
+
     def is_spent(self) -> bool:
         """Whether the cycle's time is up; checked between workloads, never within one."""
         return self.settings.is_spent()

@@ -11,17 +11,19 @@ precedes yields until after that stage.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
+from extender.api.units import MILLI_PER_GPU
 from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
 from extender.policy.actions.yield_to_preemption import YieldToPreemption
+from extender.policy.placement.take_back import TakeBack
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.job_order import Turns
-from extender.policy.workloads.pending import Pending, why_behind
-from extender.state.model import PodView
+from extender.policy.workloads.pending import Pending, pending_since, why_behind
+from extender.state.model import GPU, PodView
 
 #: Reasons of a workload that quotas and limits allow, but that fits on no node.
 _LACKS_PLACE = (
@@ -89,13 +91,15 @@ def _allocate(
 @dataclass(slots=True)
 class _Round:
     """Serves the workloads of one pool. `has_blocked_work`: reclaim may serve a blocked one.
-    `preempting` has those that preemption may serve, while that stage is to come."""
+    `preempting` has those that preemption may serve, while that stage is to come. `first_blocked`
+    are the first ones by project that their queues deserve."""
 
     session: Session
     pool: str
     may_defer: bool
     has_blocked_work: bool = False
     preempting: YieldToPreemption | None = None
+    first_blocked: dict[Queue, TakeBack] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         session, pool = self.session, self.pool
@@ -141,6 +145,9 @@ class _Round:
         if refused.reason not in _LACKS_PLACE or pending.only_holds_up:
             return
         self.has_blocked_work |= self.may_defer and not is_above
+        if not is_above and self._is_first_of_project(leaf, pending):
+            take_back = self.session.reservations.take_back(leaf, pending, self.pool, ())
+            self.first_blocked[leaf.project] = take_back
         if self.preempting is not None:
             self.preempting.add(leaf, pending)
 
@@ -208,8 +215,34 @@ class _Round:
             return None
         if self.has_blocked_work and self._is_above(leaf, pending):
             return session.deferred
+        if self._takes_room_of_first(leaf, pending) and self._has_place(pending):
+            return session.yielding if self.preempting is not None else session.deferred
         must_yield = self.preempting is not None and self.preempting.must_yield(leaf, pending)
         return session.yielding if must_yield and self._has_place(pending) else None
+
+    def _is_first_of_project(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it is the first blocked workload of the project that requests more than one GPU,
+        and neither a victim of this cycle nor surplus of a running workload."""
+        if leaf.project in self.first_blocked or pending.is_surplus:
+            return False
+        has_waited = pending_since(pending) < self.session.snapshot.now_s
+        return has_waited and pending.need()[GPU] > MILLI_PER_GPU
+
+    def _takes_room_of_first(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether a later stage may serve the first blocked workload of the project, unless this
+        one, which comes after it, takes the room in the project's share."""
+        first = self.first_blocked.get(leaf.project)
+        if first is None or not (self.may_defer or self.preempting is not None):
+            return False
+        could_be_served = first.is_entitled and (first.can_reclaim or first.can_preempt)
+        comes_after = pending.workload.priority <= first.workload.priority
+        is_other = pending.workload is not first.workload
+        return (
+            could_be_served
+            and comes_after
+            and is_other
+            and not first.leaves_room(leaf, pending.need(), counts_freed=False)
+        )
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
         """Whether the workload lifts its queue above what it deserves, so that reclaim does not
@@ -224,6 +257,9 @@ class _Round:
         if session.is_spent():
             session.cut(key, "allocate")
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
+        if (barred := session.why_barred(pending, pool)) is not None:
+            session.reservations.holds_off(pending, pool)
+            return barred
         with session.reservations.lifted_for(pending, pool):
             result = self._try_chunks(pending)
         if isinstance(result, Refused):
@@ -247,18 +283,10 @@ class _Round:
         if refused.reason not in _LACKS_PLACE:
             return refused
         session, pool = self.session, self.pool
-        kept = session.reservations.in_pool(pool)
-        if kept is None:
+        if session.reservations.in_pool(pool) is None:
             session.reservations.reserve(leaf, pending, pool)
         elif session.reservations.holds_off(pending, pool):
-            first = session.snapshot.workloads[kept.key]
-            # Workloads of other projects are not named to the user.
-            is_own = first.project == pending.workload.project
-            named = first.key if is_own else f"work of project {first.project}"
-            return Refused(
-                Reason.WAITING_FOR_TURN,
-                f"{pending.workload.key}: its place is kept for {named}, which is blocked",
-            )
+            return session.why_kept(pending, pool) or refused
         return refused
 
     def _try_chunk(self, pending: Pending, chunk: Sequence[PodView]) -> Pending | Refused | None:

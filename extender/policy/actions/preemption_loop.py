@@ -52,8 +52,10 @@ class PreemptionLoop:
                 session.cut(key, self.stage)
                 turns.settle()
                 continue
-            with session.reservations.lifted_for(pending, self.pool):
-                result = self.serve_one(leaf, pending)
+            result: Pending | Refused | None = session.why_barred(pending, self.pool)
+            if result is None:
+                with session.reservations.lifted_for(pending, self.pool):
+                    result = self.serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
                 holds_up = session.holds_up_queue(pending, self.pool)

@@ -104,16 +104,13 @@ class Future:
     def first_start(
         self, pending: Pending, pool: str, freed: Sequence[End], ends: Sequence[End]
     ) -> tuple[int, list[Placement]] | None:
-        """How many of `ends` the next chunk has to wait for, and its placements after them.
-
-        The pods in `freed` count as gone from the start. None if all of `ends` are not enough, or
-        if `freed` alone is.
-        """
+        """How many of `ends` the next chunk has to wait for, and its placements after them; None if
+        all of them are not enough. The pods in `freed` count as gone from the start."""
         nodes = _FutureNodes(self, pending, pool, freed, ends)
-        if not ends or nodes.place_after(len(ends)) is None:
+        if nodes.place_after(len(ends)) is None:
             return None
-        if freed and nodes.place_after(0) is not None:
-            return None
+        if (freed or not ends) and (placed := nodes.place_after(0)) is not None:
+            return 0, placed
         n_ended = 1 + bisect_left(
             range(1, len(ends)), True, key=lambda n: nodes.place_after(n) is not None
         )

@@ -8,6 +8,9 @@ preemptible pods. Another workload may use the cards if it states an earlier end
 preempt the blocked workload, or if the blocked workload could take them back by reclaim or
 preemption. It may not if a held-off workload of its own project would preempt it at once.
 
+A workload of its own project that may not use these cards starts on others, free or taken back,
+only if the project then still deserves what the blocked workload needs.
+
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
 of that time. A workload larger than its queue's share may have a reservation too, if it has waited
 long, its queue held less than its share lately, and the quotas in use leave what it requests.
@@ -21,6 +24,7 @@ Cards are held in both tables of the simulation but not in its log, so a rollbac
 Reservations are made anew in every cycle.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +39,7 @@ from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.queues.tree import PoolQueues
 from extender.policy.workloads.first_kinds import FIRST_KINDS
-from extender.policy.workloads.pending import Pending, has_waited_long
+from extender.policy.workloads.pending import Pending, has_waited_long, pending_since
 from extender.state.model import GPU, WorkloadView
 
 #: Seconds for which cards may be idle before a known start, and the waiting time in seconds before
@@ -86,10 +90,10 @@ class Reservations:
         """The workloads in a drain period, which are tried first; the longest waiting ones lead."""
         now_s = self.future.snapshot.now_s
         found = [
-            (_pending_since(pending), pending.workload.key, pending)
+            (pending_since(pending), pending.workload.key, pending)
             for pending in waiting
             if pending.need()[GPU] > MILLI_PER_GPU
-            and drain_window(now_s - _pending_since(pending)) is not None
+            and drain_window(now_s - pending_since(pending)) is not None
         ]
         return [pending for _, _, pending in sorted(found)]
 
@@ -113,9 +117,30 @@ class Reservations:
         ends = self.future.stated_ends(pool, now_s + LONGEST_S)
         found = self._find(leaf, pending, pool, ends)
         if found is None and (drained := self._drain_range(leaf, pending, pool)) is not None:
-            found = self._find(leaf, pending, pool, self.future.pods_to_drain(pool, *drained))
+            waited_s = now_s - pending_since(pending)
+            draining = self.future.pods_to_drain(pool, *drained)
+            in_period = drain_window(waited_s) is not None
+            found = self._find(leaf, pending, pool, draining, may_be_due=in_period)
         if found is not None:
             self._keep(pool, found)
+
+    def bars(self, pending: Pending, pool: str) -> bool:
+        """Whether the workload may start nowhere in the pool: the reservation is not for it, and it
+        would use the part of its project's share that the blocked workload needs."""
+        kept = self._kept.get(pool)
+        if kept is None or kept.awaits_nodes or not kept.take_back.is_entitled:
+            return False
+        if pending.live and not pending.is_surplus:
+            # A gang that lost a pod is completed first.
+            return False
+        leaf = self.future.queues[pool].leaf_of(pending.workload)
+        if leaf is None or leaf.project is not kept.take_back.leaf.project:
+            return False
+        if self._may_use(kept, pending, pool):
+            return False
+        # In a drain period work that has just started counts among the pods that may end.
+        is_known = kept.start_s is not None
+        return not kept.take_back.leaves_room(leaf, pending.need(), counts_freed=is_known)
 
     @contextmanager
     def lifted_for(self, pending: Pending, pool: str) -> Iterator[None]:
@@ -167,7 +192,10 @@ class Reservations:
     def _may_use(self, kept: BackfillReservation, pending: Pending, pool: str) -> bool:
         workload = pending.workload
         if workload.key == kept.key:
-            return True
+            # Above its share it would be evicted again: it waits until work of its queues ends.
+            owner = kept.take_back
+            is_deserved = owner.leaf.has_room(owner.need, owner.leaf.deserves)
+            return kept.awaits_nodes or not owner.is_entitled or is_deserved
         leaf = self.future.queues[pool].leaf_of(workload)
         if leaf is None or self._would_be_preempted(leaf, workload, pool):
             return False
@@ -175,11 +203,13 @@ class Reservations:
             return True
         if kept.awaits_nodes and leaf.project is not kept.take_back.leaf.project:
             return all(each.has_room(pending.need(), each.quota) for each in leaf.project.chain)
-        now_s, run_s = self.future.snapshot.now_s, workload.expected_run_s
-        if kept.start_s is not None and run_s is not None and now_s + run_s <= kept.start_s:
-            return True
-        after_s = 0 if kept.start_s is None else kept.start_s - now_s
-        return kept.take_back.could_take(leaf, workload, pending.need(), after_s)
+        if kept.start_s is None:
+            # From another project, others might take the cards first.
+            is_protected = preempt_minimum_s(leaf) > 0
+            return not is_protected and kept.take_back.could_preempt(leaf, workload)
+        run_s, after_s = workload.expected_run_s, kept.start_s - self.future.snapshot.now_s
+        is_short = run_s is not None and run_s <= after_s
+        return is_short or kept.take_back.could_take(leaf, workload, pending.need(), after_s)
 
     def _would_preempt(
         self, leaf: Queue, pending: Pending, kept: BackfillReservation, pool: str
@@ -211,31 +241,53 @@ class Reservations:
         )
 
     def _find(
-        self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]
+        self,
+        leaf: Queue,
+        pending: Pending,
+        pool: str,
+        ends: Sequence[End],
+        *,
+        may_be_due: bool = False,
     ) -> BackfillReservation | None:
-        """A reservation of the cards on which the workload can start after the fewest `ends`."""
+        """A reservation of the cards on which the workload can start after the fewest `ends`. It
+        starts there once its queues deserve it, which may be later.
+
+        If none has to end, it could start at once by taking cards back. Then there is a reservation
+        only if it `may_be_due`.
+        """
         n_searches = self._n_searches.get(pool, 0)
-        if not ends or n_searches == _MOST_SEARCHES:
+        if not (ends or may_be_due) or n_searches == _MOST_SEARCHES:
             return None
         self._n_searches[pool] = n_searches + 1
         future = self.future
-        take_back = self.take_back(leaf, pending, pool, ends)
-        evicted = future.running(pool, take_back.could_take_running)
+        all_ended = self.take_back(leaf, pending, pool, ends)
+        evicted = future.running(pool, all_ended.could_take_running)
         uids = {end.pod.uid for end in evicted}
         ends = [end for end in ends if end.pod.uid not in uids]
         found = future.first_start(pending, pool, evicted, ends)
         if found is None:
             return None
-        n_ended, placed = found
-        take_back = self.take_back(leaf, pending, pool, ends[:n_ended])
-        if not take_back.is_allowed or not (
-            take_back.is_entitled or self._may_exceed_share(leaf, pending, pool)
-        ):
+        n_placed, placed = found
+        own = [end for end in evicted if end.leaf is not None and end.leaf.project is leaf.project]
+        may_exceed = self._may_exceed_share(leaf, pending, pool)
+
+        def may_start(n_ended: int) -> bool:
+            then = self.take_back(leaf, pending, pool, [*ends[:n_ended], *own])
+            return then.is_allowed and (then.is_entitled or may_exceed)
+
+        n_ended = bisect_left(range(len(ends) + 1), True, lo=n_placed, key=may_start)
+        if n_ended > len(ends) or (n_ended == 0 and not may_be_due):
             return None
+        take_back = self.take_back(leaf, pending, pool, [*ends[:n_ended], *own])
         # Only idle cards are kept. Any entitled workload may take cards from running pods, which is
         # bounded, unlike a stream of new workloads.
         cards = future.idle_of(placed)
-        return BackfillReservation(pending.workload.key, ends[n_ended - 1].end_s, cards, take_back)
+        if take_back.is_entitled:
+            cards = _up_to(
+                min(each.deserves[GPU] - each.allocated[GPU] for each in leaf.chain), cards
+            )
+        start_s = ends[n_ended - 1].end_s if n_ended else None
+        return BackfillReservation(pending.workload.key, start_s, cards, take_back)
 
     def _may_reserve(self, leaf: Queue, pending: Pending, pool: str) -> bool:
         """Whether the workload requests more than one GPU, and its queues deserve the request or
@@ -248,7 +300,7 @@ class Reservations:
     def _drain_range(self, leaf: Queue, pending: Pending, pool: str) -> tuple[int, int] | None:
         """Arguments for `pods_to_drain`: the earliest start and the latest stated end of pods to
         wait for; None if none may be drained."""
-        now_s, since_s = self.future.snapshot.now_s, _pending_since(pending)
+        now_s, since_s = self.future.snapshot.now_s, pending_since(pending)
         if (window := drain_window(now_s - since_s)) is not None:
             begin_s, length_s = since_s + window[0], window[1]
             return begin_s - length_s, begin_s + length_s
@@ -299,6 +351,20 @@ class Reservations:
                 change(ix, cards)
 
 
+def _up_to(milli: int, idle: Sequence[tuple[int, Cards]]) -> list[tuple[int, Cards]]:
+    """As many of the cards, by node ix, as have this many milli-GPUs together."""
+    found = []
+    for ix, cards in idle:
+        kept = []
+        for card in cards:
+            if card.milli <= milli:
+                kept.append(card)
+                milli -= card.milli
+        if kept:
+            found.append((ix, tuple(kept)))
+    return found
+
+
 def drain_window(waited_s: int) -> tuple[int, int] | None:
     """The drain period that a workload is in: its beginning, in seconds of waiting time, and its
     length in seconds; None outside of drain periods."""
@@ -312,10 +378,6 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
 def _is_ungated(pending: Pending) -> bool:
     """Whether any pod of the next chunk is ungated, so that an autoscaler sees it."""
     return not all(pod.is_gated for pod in pending.chunk)
-
-
-def _pending_since(pending: Pending) -> int:
-    return max(pending.workload.created_at, pending.workload.waits_since)
 
 
 def _beside_used_quotas(queues: PoolQueues, queue: Queue, exceeded: Sequence[Queue]) -> int:

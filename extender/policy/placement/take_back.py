@@ -4,13 +4,13 @@ The answer is an estimate from the queues alone, for the time at which the block
 start. In doubt the answer is no, so that the cards are kept for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import preempt_minimum_s, reclaim_minimum_s
-from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
+from extender.policy.queues.queue import RESOURCES, Queue, add
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, Amounts, PodView, PoolView, WorkloadView
@@ -19,20 +19,22 @@ from extender.state.tally import held_amounts
 
 @dataclass(slots=True, frozen=True)
 class TakeBack:
-    """What the blocked `workload` of queue `leaf` could take.
+    """What the blocked `workload` of queue `leaf`, which needs `need`, could take.
 
     Once it starts, its queues are within their limits (`is_allowed`), within what they deserve
     (`is_entitled`), and within their quotas (`is_in_quota`). `can_reclaim` and `can_preempt` say
-    which stages apply to it.
+    which stages apply to it. `freed` is what leaves its queues before.
     """
 
     workload: WorkloadView
     leaf: Queue
+    need: Amounts
     is_allowed: bool
     is_entitled: bool
     is_in_quota: bool
     can_reclaim: bool
     can_preempt: bool
+    freed: Mapping[Queue, Sequence[int]]
 
     @classmethod
     def of(
@@ -48,12 +50,17 @@ class TakeBack:
         is_allowed = workload.is_preemptible or leaf.may_hold_np(need)
         is_entitled = is_in_quota = True
         before = 0
+        freed: dict[Queue, list[int]] = {queue: [0, 0, 0] for queue in leaf.chain}
+        for other, pod in gone:
+            for queue in other.chain:
+                if queue in freed:
+                    add(freed[queue], held_amounts(pod, 0))
         for queue in leaf.chain:
             held = queue.allocated[:]
             add(held, need)
-            for other, pod in gone:
-                if queue in other.chain:
-                    subtract(held, held_amounts(pod, 0))
+            held = [
+                amount - gone_amount for amount, gone_amount in zip(held, freed[queue], strict=True)
+            ]
             is_allowed = is_allowed and _is_within(held, queue.limit)
             is_entitled = is_entitled and _is_within(held, queue.deserves)
             is_in_quota = is_in_quota and _is_within(held, queue.quota)
@@ -65,6 +72,7 @@ class TakeBack:
         return cls(
             workload,
             leaf,
+            need,
             is_allowed,
             is_entitled,
             is_in_quota,
@@ -73,6 +81,7 @@ class TakeBack:
             and not is_in_band
             and "reclaim" in settings.stages,
             can_preempt=can_take and "preempt" in settings.stages,
+            freed=freed,
         )
 
     def could_take(self, leaf: Queue, other: WorkloadView, amounts: Amounts, after_s: int) -> bool:
@@ -88,6 +97,19 @@ class TakeBack:
         """Whether it could take cards that `other` holds, once its minimum run time is over."""
         return other.is_preemptible and (
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
+        )
+
+    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool) -> bool:
+        """Whether its project and its user would still deserve `need` if a workload of queue `leaf`
+        ran that needs `amounts`; with `counts_freed`, once `freed` has left."""
+        own = self.leaf.chain[: self.leaf.chain.index(self.leaf.project) + 1]
+        return all(
+            queue.allocated[r] - self.freed[queue][r] * counts_freed + amounts[r] + self.need[r]
+            <= queue.deserves[r]
+            for queue in own
+            if queue in leaf.chain
+            for r in RESOURCES
+            if amounts[r]
         )
 
     def could_reclaim(self, leaf: Queue, more: Amounts = (0, 0, 0)) -> bool:

@@ -326,6 +326,11 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
 
 
+def pending_since(pending: Pending) -> int:
+    """Since when the workload waits: its creation, or the loss of its last place."""
+    return max(pending.workload.created_at, pending.workload.waits_since)
+
+
 def why_behind(pending: Pending, first: str) -> Refused:
     """The refusal of a workload in strict order while the workload `first` does not fit."""
     detail = f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order"
