@@ -24,7 +24,8 @@ def paths() -> Iterator[Attempt]:
         yield create("T17", f"group {text!r}", half(
             "path", labels={names.LABEL_POD_GROUP: text}), word=label)  # fmt: skip
         yield create("T17", f"node pool {text!r}", half(
-            "path", notes={names.ANNOTATION_NODE_POOLS: text}), word=label)  # fmt: skip
+            "path", notes={names.ANNOTATION_NODE_POOLS: text}),
+            word="is not the name of a node pool")  # fmt: skip
     for text in PATHS[:8]:
         for kind, version in (
             ("Job", "batch/v1"), ("StatefulSet", "apps/v1"), ("RayCluster", "ray.io/v1/../../v1"),
