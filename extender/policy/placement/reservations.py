@@ -130,7 +130,8 @@ class Reservations:
         kept = self._kept.get(pool)
         if kept is None or kept.awaits_nodes or not kept.take_back.is_entitled:
             return False
-        if pending.live and not pending.is_surplus:
+        is_incomplete = pending.live and not pending.is_surplus
+        if pending.workload.key == kept.key or is_incomplete:
             # A gang that lost a pod is completed first.
             return False
         leaf = self.future.queues[pool].leaf_of(pending.workload)
