@@ -24,7 +24,7 @@ from extender.scenario.run import run_cycle
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries
 from tests.scenarios.judge.rules import firm_rules_broken, needless_victims
-from tests.scenarios.wide_clusters import crowded_entries, draining_entries, wide_entries
+from tests.scenarios.wide_clusters import crowded_entries, wide_entries
 from tests.tools.plan_hash import drawn
 
 CYCLES = int(os.environ.get("BALLAST_CYCLES", "2000"))
@@ -60,11 +60,6 @@ def test_they_hold_under_the_other_policies_too() -> None:
 def test_they_hold_where_much_runs_and_much_waits() -> None:
     for policies in (("fairshare",), ("demand-weighted", "priority")):
         explore(crowded_entries(policies), CYCLES // 10)
-
-
-@pytest.mark.timeout(LIMIT_S)
-def test_they_hold_where_cards_are_reserved() -> None:
-    explore(draining_entries(), CYCLES // 10)
 
 
 def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:

@@ -30,19 +30,6 @@ def crowded_entries(draw: Draw, policies: tuple[str, ...] = ("fairshare",)) -> E
     return entry
 
 
-@st.composite
-def draining_entries(draw: Draw) -> Entry:
-    """Crowded clusters in which work has waited for hours, and some of what runs states its end:
-    cards are reserved, for a stated start or in a drain period."""
-    entry = draw(crowded_entries())
-    for job in entry["jobs"]:
-        if not _runs(job):
-            job["age"] = draw(st.sampled_from([600, 9_000, 15_000, 31_000]))
-        elif _often(draw, 50):
-            job["expectedRun"] = job.get("runningFor", 0) + draw(st.sampled_from([300, 6_000]))
-    return entry
-
-
 def _is_crowded(entry: Entry) -> bool:
     tasks = [task for job in entry["jobs"] for task in job["tasks"]]
     n_running = sum("node" in task for task in tasks)
