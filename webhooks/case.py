@@ -12,7 +12,7 @@ from extender.api.demand import (
     delivery_of,
     first_of,
 )
-from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, PoolFigures
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuNodePoolSpec, GpuProject, PoolFigures
 from extender.api.objects import ObjectMeta, Pod
 from extender.api.units import MILLI_PER_GPU
 from webhooks.catalog import PriorityClass
@@ -100,18 +100,20 @@ class PodCase:
     @property
     def is_strict(self) -> bool:
         """Whether the preferred node pool enforces compute shares strictly."""
-        pool = self.pools.get(self.pool_names[0])
-        return pool is not None and pool.spec.time_slicing.mode == "Strict"
+        return self._spec_of(self.pool_names[0]).time_slicing.mode == "Strict"
 
     def divides_time(self, pool_name: str) -> bool:
         """Whether this node pool divides the compute time of shared cards."""
-        pool = self.pools.get(pool_name)
-        return pool is not None and pool.spec.time_slicing.mode != "Disabled"
+        return self._spec_of(pool_name).time_slicing.mode != "Disabled"
 
     def lends_memory(self, pool_name: str) -> bool:
         """Whether pods of this node pool may use memory that no pod requested."""
+        return self._spec_of(pool_name).memory_lending == "Enabled"
+
+    def _spec_of(self, pool_name: str) -> GpuNodePoolSpec:
+        """The spec of the node pool; the default one if the pool does not exist."""
         pool = self.pools.get(pool_name)
-        return pool is not None and pool.spec.memory_lending == "Enabled"
+        return pool.spec if pool else GpuNodePoolSpec()
 
     @property
     def node_labels(self) -> Mapping[str, str]:

@@ -161,9 +161,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     """KubeRay creates a new cluster for each retry, up to `backoffLimit` of them."""
     spec = patch.document["spec"]
     cluster = spec.get("rayClusterSpec") or {}
-    groups = [cluster.get("headGroupSpec") or {}, *(cluster.get("workerGroupSpecs") or ())]
-    templates = [each["template"] for each in groups[:MAX_TEMPLATES] if each.get("template")]
-    ours = [each for each in templates if _asks_for_gpu(each)]
+    ours = [each for each in pod_templates(cluster, "").values() if _asks_for_gpu(each)]
     for each in ours:
         yield from _pod_warnings(request, each, projects)
     yield from _early_deadline(spec if ours else {}, "this RayJob")
@@ -192,8 +190,7 @@ def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
 def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """The launcher fails when a worker is evicted, and the launcher's Job counts that failure."""
     spec = patch.document["spec"]
-    templates = [replica["template"] for _, replica in _replicas(spec)]
-    ours = [each for each in templates if _asks_for_gpu(each)]
+    ours = [each for each in pod_templates(spec, "spec").values() if _asks_for_gpu(each)]
     for each in ours:
         yield from _pod_warnings(request, each, projects)
     policy = spec.get("runPolicy") or {}

@@ -59,7 +59,7 @@ _STATED_NOTES: Final = frozenset(
         names.ANNOTATION_FLOOR,
     )
 )
-#: A name without our prefix -> ours. A single word such as `project` belongs to anybody.
+#: A name without our prefix -> ours. A single word such as `project` may mean anything.
 _UNPREFIXED: Final = {
     word.removeprefix(_PREFIX): word for word in _STATED_LABELS | _STATED_NOTES if "-" in word
 }

@@ -166,7 +166,7 @@ class Session:
         return self.why_kept(pending, pool) if self.reservations.bars(pending, pool) else None
 
     def why_kept(self, pending: Pending, pool: str) -> Refused | None:
-        """The refusal of a workload whose place the pool's reservation keeps for another."""
+        """Why the workload waits while the pool has a reservation for another one."""
         if (kept := self.reservations.in_pool(pool)) is None:
             return None
         first = self.snapshot.workloads[kept.key]

@@ -92,7 +92,7 @@ def _allocate(
 class _Round:
     """Serves the workloads of one pool. `has_blocked_work`: reclaim may serve a blocked one.
     `preempting` has those that preemption may serve, while that stage is to come. `first_blocked`
-    are the first ones by project that their queues deserve."""
+    has the first blocked one of each project that its queues deserve."""
 
     session: Session
     pool: str
@@ -225,7 +225,7 @@ class _Round:
         and neither a victim of this cycle nor surplus of a running workload."""
         if leaf.project in self.first_blocked or pending.is_surplus:
             return False
-        has_waited = pending_since(pending) < self.session.snapshot.now_s
+        has_waited = pending_since(pending.workload) < self.session.snapshot.now_s
         return has_waited and pending.need()[GPU] > MILLI_PER_GPU
 
     def _takes_room_of_first(self, leaf: Queue, pending: Pending) -> bool:
@@ -241,7 +241,7 @@ class _Round:
             could_be_served
             and comes_after
             and is_other
-            and not first.leaves_room(leaf, pending.need(), counts_freed=False)
+            and not first.leaves_room(leaf, pending.need())
         )
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:

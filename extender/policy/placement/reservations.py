@@ -9,11 +9,15 @@ preempt the blocked workload, or if the blocked workload could take them back by
 preemption. It may not if a held-off workload of its own project would preempt it at once.
 
 A workload of its own project that may not use these cards starts on others, free or taken back,
-only if the project then still deserves what the blocked workload needs.
+only if the project then still deserves what the blocked workload needs. In turn no more cards are
+reserved than the project deserves beside what it holds.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
-of that time. A workload larger than its queue's share may have a reservation too, if it has waited
-long, its queue held less than its share lately, and the quotas in use leave what it requests.
+of that time. In it no other project uses the reserved cards: what the blocked workload could take
+back, others could take before.
+
+A workload larger than its queue's share may have a reservation too, if it has waited long, its
+queue held less than its share lately, and the quotas in use leave what it requests.
 
 In pools whose autoscaler reads pods, cards are also kept for an ungated pending workload: those
 that its pods could use on the existing nodes, until all its nodes have joined. Workloads of other
@@ -90,10 +94,10 @@ class Reservations:
         """The workloads in a drain period, which are tried first; the longest waiting ones lead."""
         now_s = self.future.snapshot.now_s
         found = [
-            (pending_since(pending), pending.workload.key, pending)
+            (pending_since(pending.workload), pending.workload.key, pending)
             for pending in waiting
             if pending.need()[GPU] > MILLI_PER_GPU
-            and drain_window(now_s - pending_since(pending)) is not None
+            and drain_window(now_s - pending_since(pending.workload)) is not None
         ]
         return [pending for _, _, pending in sorted(found)]
 
@@ -117,9 +121,8 @@ class Reservations:
         ends = self.future.stated_ends(pool, now_s + LONGEST_S)
         found = self._find(leaf, pending, pool, ends)
         if found is None and (drained := self._drain_range(leaf, pending, pool)) is not None:
-            waited_s = now_s - pending_since(pending)
             draining = self.future.pods_to_drain(pool, *drained)
-            in_period = drain_window(waited_s) is not None
+            in_period = drain_window(now_s - pending_since(pending.workload)) is not None
             found = self._find(leaf, pending, pool, draining, may_be_due=in_period)
         if found is not None:
             self._keep(pool, found)
@@ -137,11 +140,11 @@ class Reservations:
         leaf = self.future.queues[pool].leaf_of(pending.workload)
         if leaf is None or leaf.project is not kept.take_back.leaf.project:
             return False
-        if self._may_use(kept, pending, pool):
-            return False
         # In a drain period work that has just started counts among the pods that may end.
         is_known = kept.start_s is not None
-        return not kept.take_back.leaves_room(leaf, pending.need(), counts_freed=is_known)
+        if kept.take_back.leaves_room(leaf, pending.need(), counts_freed=is_known):
+            return False
+        return not self._may_use(kept, pending, pool)
 
     @contextmanager
     def lifted_for(self, pending: Pending, pool: str) -> Iterator[None]:
@@ -280,8 +283,8 @@ class Reservations:
         if n_ended > len(ends) or (n_ended == 0 and not may_be_due):
             return None
         take_back = self.take_back(leaf, pending, pool, [*ends[:n_ended], *own])
-        # Only idle cards are kept. Any entitled workload may take cards from running pods, which is
-        # bounded, unlike a stream of new workloads.
+        # Only idle cards are kept. Other workloads may take cards from running pods: these end, and
+        # in a drain period no new ones start there that others could take the cards from.
         cards = future.idle_of(placed)
         if take_back.is_entitled:
             cards = _up_to(
@@ -301,7 +304,7 @@ class Reservations:
     def _drain_range(self, leaf: Queue, pending: Pending, pool: str) -> tuple[int, int] | None:
         """Arguments for `pods_to_drain`: the earliest start and the latest stated end of pods to
         wait for; None if none may be drained."""
-        now_s, since_s = self.future.snapshot.now_s, pending_since(pending)
+        now_s, since_s = self.future.snapshot.now_s, pending_since(pending.workload)
         if (window := drain_window(now_s - since_s)) is not None:
             begin_s, length_s = since_s + window[0], window[1]
             return begin_s - length_s, begin_s + length_s

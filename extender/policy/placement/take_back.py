@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import preempt_minimum_s, reclaim_minimum_s
-from extender.policy.queues.queue import RESOURCES, Queue, add
+from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, Amounts, PodView, PoolView, WorkloadView
@@ -58,9 +58,7 @@ class TakeBack:
         for queue in leaf.chain:
             held = queue.allocated[:]
             add(held, need)
-            held = [
-                amount - gone_amount for amount, gone_amount in zip(held, freed[queue], strict=True)
-            ]
+            subtract(held, freed[queue])
             is_allowed = is_allowed and _is_within(held, queue.limit)
             is_entitled = is_entitled and _is_within(held, queue.deserves)
             is_in_quota = is_in_quota and _is_within(held, queue.quota)
@@ -99,9 +97,9 @@ class TakeBack:
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
         )
 
-    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool) -> bool:
+    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool = True) -> bool:
         """Whether its project and its user would still deserve `need` if a workload of queue `leaf`
-        ran that needs `amounts`; with `counts_freed`, once `freed` has left."""
+        ran that needs `amounts`; if `counts_freed`, once `freed` has left."""
         own = self.leaf.chain[: self.leaf.chain.index(self.leaf.project) + 1]
         return all(
             queue.allocated[r] - self.freed[queue][r] * counts_freed + amounts[r] + self.need[r]

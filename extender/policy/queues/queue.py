@@ -217,7 +217,7 @@ def add(to: list[int], amounts: Sequence[int]) -> None:
     to[2] += amounts[2]
 
 
-def subtract(of: list[int], amounts: Amounts) -> None:
+def subtract(of: list[int], amounts: Sequence[int]) -> None:
     """Subtract in place, resource by resource."""
     of[0] -= amounts[0]
     of[1] -= amounts[1]

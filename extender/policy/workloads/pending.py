@@ -294,9 +294,14 @@ def _why_backed_off(pod: PodView, now_s: int) -> Refused:
     return Refused(Reason.PLACEMENT_REFUSED, detail)
 
 
+def pending_since(workload: WorkloadView) -> int:
+    """Since when the workload waits: its creation, or the loss of its last place."""
+    return max(workload.created_at, workload.waits_since)
+
+
 def has_waited_long(workload: WorkloadView, now_s: int) -> bool:
     """Whether the workload has waited for at least `PATIENCE_S`."""
-    return now_s - max(workload.created_at, workload.waits_since) >= PATIENCE_S
+    return now_s - pending_since(workload) >= PATIENCE_S
 
 
 def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
@@ -324,11 +329,6 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
         else "has too few pods in some of the groups that must run together"
     )
     return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
-
-
-def pending_since(pending: Pending) -> int:
-    """Since when the workload waits: its creation, or the loss of its last place."""
-    return max(pending.workload.created_at, pending.workload.waits_since)
 
 
 def why_behind(pending: Pending, first: str) -> Refused:
