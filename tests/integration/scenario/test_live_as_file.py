@@ -16,6 +16,7 @@ import pytest
 from extender.scenario.model.case import Case
 from tests.integration.scenario.stored import MovesError, Rest, Stored, chosen, rest_of_file
 from tests.scenarios.listed import OWN, cases_in
+from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster
 from tests.support.installation import Installation
 from tests.support.sight import until
@@ -46,7 +47,8 @@ async def test_cluster_comes_to_the_same_rest_as_the_file(cluster: Cluster) -> N
     stored = [Stored.of(case, f"c{at}") for at, (case, _) in enumerate(cases)]
     for each in stored:
         each.write(plane.store, now_s)
-    installation = Installation(plane)
+    # A machine so busy that a released pod is not bound in 30 s would leave its place to the next.
+    installation = Installation(plane, bind_s=300.0)
     left: dict[str, Any] = {}
 
     async def is_same() -> bool:
@@ -60,9 +62,19 @@ async def test_cluster_comes_to_the_same_rest_as_the_file(cluster: Cluster) -> N
 
     try:
         installation.start()
-        await until(is_same, DONE_S, lambda: left)
+        await until(is_same, DONE_S, lambda: (left, _events(plane)))
     finally:
         installation.stop()
+
+
+def _events(plane: ControlPlane) -> list[str]:
+    """What would say why a place went to other work than in the file."""
+    return [
+        f"{event['involvedObject'].get('namespace')}/{event['involvedObject']['name']}"
+        f" {event['reason']}: {event['message']}"
+        for event in plane.admin.get("/api/v1/events")["items"]
+        if event["reason"] in ("FailedScheduling", "PlacementRefused", "ReleaseRefused")
+    ]
 
 
 def _difference(found: Rest, expected: Rest) -> str:
