@@ -11,11 +11,11 @@ from extender.scenario.model.case import Case
 from extender.scenario.model.expectations import Expectation
 from extender.scenario.run import run_case
 from tests.scenarios.listed import OWN, cases_in, shared_cases
-from tests.scenarios.unrelated import ADDED, CHANGES, Change, changed, original_name
+from tests.scenarios.unrelated import ADDED, CHANGES, TOGETHER, Change, changed, original_name
 
 #: What became of the tasks of each job, one mapping for each cycle.
 Outcomes = list[Mapping[str, Counter[str]]]
-N_PARTS = 20
+N_PARTS = 8
 LEAST_CHANGED = 30
 
 
@@ -53,11 +53,16 @@ def test_no_decision_depends_on_them(part: int) -> None:
     differing = []
     for case in _cases()[part::N_PARTS]:
         outcomes = _outcomes(case)
-        for change in CHANGES:
-            other = changed(case, change)
-            if other is not None and _outcomes(other) != outcomes:
-                differing.append((case.id, change.__name__))
+        for together in TOGETHER:
+            if _differs(case, outcomes, *together):
+                singly = [each for each in together if _differs(case, outcomes, each)]
+                differing.append((case.id, [each.__name__ for each in singly or together]))
     assert differing == []
+
+
+def _differs(case: Case, outcomes: Outcomes, *changes: Change) -> bool:
+    other = changed(case, *changes)
+    return other is not None and _outcomes(other) != outcomes
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

@@ -101,7 +101,7 @@ def with_a_project_of_impossible_work(case: Entry) -> Entry | None:
     """A project with a quota and a rank above all others asks for what no node has."""
     if not case["queues"]:
         return None
-    name = f"{ADDED}project"
+    name = f"{ADDED}impossible-project"
     case["queues"].append({"name": name, "gpu": {"quota": 100}, "priority": 1000})
     return _with_job(case, name, {"name": "t", "gpu": 60})
 
@@ -273,36 +273,49 @@ def with_larger_weights(case: Entry) -> Entry | None:
     return case
 
 
-CHANGES: Final[tuple[Change, ...]] = (
-    renamed,
-    with_a_cordoned_node,
-    with_empty_queues,
-    with_an_empty_pool,
-    with_a_typing_mistake,
-    with_a_pod_larger_than_any_node,
-    with_a_gang_larger_than_any_node,
-    with_a_pod_of_more_cpu_than_any_node,
-    with_a_project_of_impossible_work,
-    in_a_stated_pool,
-    below_one_department,
-    below_departments_of_their_own,
-    of_one_user,
-    with_a_selector_of_all_nodes,
-    with_limits_above_all_there_is,
-    with_fractions_in_megabytes,
-    with_whole_cards_in_megabytes,
-    with_cards_by_claims,
-    beside_a_copy,
-    in_one_sub_group,
-    with_other_priorities,
-    with_larger_weights,
+#: Changes that are made together; at most one of a set adds a job.
+TOGETHER: Final[tuple[tuple[Change, ...], ...]] = (
+    (
+        with_larger_weights,
+        with_an_empty_pool,
+        with_limits_above_all_there_is,
+        with_a_typing_mistake,
+        renamed,
+    ),
+    (
+        with_other_priorities,
+        with_a_cordoned_node,
+        with_a_selector_of_all_nodes,
+        below_one_department,
+        with_a_pod_larger_than_any_node,
+    ),
+    (
+        of_one_user,
+        in_a_stated_pool,
+        with_empty_queues,
+        with_fractions_in_megabytes,
+        with_whole_cards_in_megabytes,
+        with_a_gang_larger_than_any_node,
+    ),
+    (
+        in_one_sub_group,
+        with_cards_by_claims,
+        below_departments_of_their_own,
+        with_a_project_of_impossible_work,
+    ),
+    (with_a_pod_of_more_cpu_than_any_node, beside_a_copy),
 )
+CHANGES: Final = tuple(change for several in TOGETHER for change in several)
 
 
-def changed(case: Case, change: Change) -> Case | None:
-    """The case with the change; None if the change cannot be made or means something."""
-    entry = change(to_builtins(case))
-    return None if entry is None else convert(entry, Case)
+def changed(case: Case, *changes: Change) -> Case | None:
+    """The case with all changes that can be made and mean nothing; None if there is none."""
+    found = None
+    for change in changes:
+        entry = change(to_builtins(found or case))
+        if entry is not None:
+            found = convert(entry, Case)
+    return found
 
 
 def _jobs(case: Entry) -> list[Entry]:
@@ -367,6 +380,6 @@ def _with_impossible(case: Entry, task: Entry) -> Entry | None:
 
 
 def _with_job(case: Entry, queue: str, task: Entry) -> Entry:
-    job = {"name": f"{ADDED}job", "queue": queue, "age": 10_000_000, "priority": 99}
+    job = {"name": f"{ADDED}impossible-job", "queue": queue, "age": 10_000_000, "priority": 99}
     case["jobs"].append(job | {"tasks": [task]})
     return case
