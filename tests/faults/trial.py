@@ -28,9 +28,10 @@ PROBE_S: Final = 60.0
 #: Deadline for all pods that can run to be bound, once the load is within its quotas.
 CHECK_S: Final = 120.0
 SETTLE_S: Final = 30.0
-#: During a series of faults no controller may lead for 10 s in a row, for more than a minute, and
-#: only a leader removes rows without a pod. At a check point all of these must be gone.
-LIMITS: Final = Limits(orphan_row_s=180.0)
+#: During a series of faults no controller may lead for 10 s in a row: for more than a minute, or at
+#: a load of 18 for more than three. Only a leader removes rows without a pod. At a check point all
+#: of these must be gone.
+LIMITS: Final = Limits(orphan_row_s=300.0)
 #: A pod that exists this long after its grace period is stuck.
 STUCK_S: Final = 15.0
 #: Number of faults between two check points, and in a soak, which samples at each.

@@ -51,8 +51,10 @@ class Stage:
         found = set()
         for line in self.plane.audit_log.read_text().splitlines():
             event = json.loads(line)
-            if re.match(r"/apis/view\.ballast\.dev/v1alpha1/.", event["requestURI"]):
-                found.add(event["user"]["username"])
+            # A request that the API server could not authenticate has no user.
+            name = event["user"].get("username")
+            if name and re.match(r"/apis/view\.ballast\.dev/v1alpha1/.", event["requestURI"]):
+                found.add(name)
         return found
 
     @asynccontextmanager
