@@ -27,6 +27,8 @@ DOWN: Final = (OSError, http.client.HTTPException, ApiRefusedError)
 OWN: Final = "faults.ballast.dev/own"
 #: Label of the Jobs of `_stream`.
 STREAM: Final = "faults.ballast.dev/stream"
+#: What `borrow` submits.
+BORROWER: Final = "borrower"
 FOLDERS: Final = {
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
@@ -56,11 +58,18 @@ class Load:
         self.n_deleted = 0
         self.n_failed = 0
 
+    def borrow(self) -> None:
+        """Submit work of one project that takes every idle GPU until the first `trim`, so that the
+        others have to reclaim theirs."""
+        body = _replicas(BORROWER, sum(QUOTAS.values()), 1000, asking(1000))
+        body["metadata"]["labels"][STREAM] = "yes"
+        self._stage.admin.post(FOLDERS[body["kind"]].format(PROJECTS[-1]), body)
+
     def step(self) -> None:
         """Submit or delete a workload of one project."""
         project = self._random.choice(PROJECTS)
         try:
-            held = self.held(project)
+            held = [each for each in self.held(project) if not each.path.endswith(BORROWER)]
             asked = sum(each.milli for each in held)
             if asked < 1000 * QUOTAS[project] * GREED:
                 self._submit(project)
@@ -70,8 +79,8 @@ class Load:
             self.n_failed += 1
 
     def trim(self) -> None:
-        """Delete the streams of each project, since these always have pending pods, and its newest
-        objects until the rest is within its quota.
+        """Delete the streams of each project, since these always have pending pods, as the borrower
+        has, and its newest objects until the rest is within its quota.
 
         Raises OSError or ApiRefusedError while the API server is not available.
         """

@@ -63,6 +63,7 @@ class Trial:
     async def run(self, ends_s: float) -> None:
         """Run every kind once, and then drawn ones until the clock reaches `ends_s`."""
         try:
+            await asyncio.to_thread(self._load.borrow)
             async with asyncio.TaskGroup() as tasks:
                 loading = tasks.create_task(self._keep_loading())
                 await asyncio.sleep(5)
