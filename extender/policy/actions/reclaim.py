@@ -263,7 +263,8 @@ class _ReclaimRule(PreemptionRule):
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the preemptor's queues stay within what they deserve with these placements."""
         leaf, amounts = request.leaf, placed_amounts(statement.placements)
-        if not PreemptionRule.validate(self, request, statement):
+        has_room = PreemptionRule.validate(self, request, statement)
+        if not has_room or not self._counts_what_runs(leaf, statement):
             return False
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
             # No queue deserves less than its quota.
@@ -278,6 +279,29 @@ class _ReclaimRule(PreemptionRule):
                 continue
             most = bound if queue is leaf else larger(bound, statement.held_before(queue))
             if not queue.has_room(amounts, most):
+                return False
+        return True
+
+    def _counts_what_runs(self, leaf: Queue, statement: Statement) -> bool:
+        """Whether each compared queue that gives up nominations and running pods would still be
+        above what it keeps if the nominations went first."""
+        candidates, level_of = statement.candidates, levels_of(leaf)
+        last: dict[Queue, tuple[int, Amounts]] = {}
+        with_nominations: set[Queue] = set()
+        for unit in statement.units.values():
+            path, level = compared(candidates.leaves[unit.w], level_of)
+            if level < 0:
+                continue
+            if candidates.pods[unit.pods[0]].state == "nominated":
+                with_nominations.add(path[-1])
+            else:
+                last[path[-1]] = level, candidates.amounts_of(unit.pods)
+        for queue in with_nominations & last.keys():
+            level, amounts = last[queue]
+            is_for_share = any(self.preemptor.surplus[level])
+            keep = larger(queue.share_to_keep, queue.quota) if is_for_share else queue.quota
+            before = sum_amounts((frozen(queue.allocated), amounts))
+            if not any(amounts[r] and before[r] > keep[r] for r in RESOURCES):
                 return False
         return True
 

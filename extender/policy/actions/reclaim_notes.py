@@ -34,7 +34,7 @@ def _name_of_entitlement(queue: Queue, resource: int) -> str:
 
 
 def explain_share(request: PreemptionRequest, lacks: Refused | None, where: str) -> Refused:
-    """Says that no pod is evicted for the request, after the known reason why it does not fit.
+    """Says that nothing is reclaimed for the request, after the known reason why it does not fit.
 
     `where` names the pool of these figures, if there are several.
     """
@@ -48,7 +48,7 @@ def explain_share(request: PreemptionRequest, lacks: Refused | None, where: str)
     what = _name_of_entitlement(leaf, resource)
     share = (
         f"with this work {leaf.name} would hold {would_hold}{where}, above its {what} of {most},"
-        " so no pod is evicted for it"
+        " so nothing is reclaimed for it"
     )
     if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
         return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")

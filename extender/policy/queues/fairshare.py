@@ -223,16 +223,28 @@ def _divide_quotas(all_queues: Sequence[Queue], wants: Sequence[_Wants]) -> None
             quota = project.quota[resource]
             if resource == GPU and quota >= UNLIMITED:
                 quota = project.exact_share[GPU]
-            grants = array("q", [UNLIMITED if quota >= UNLIMITED else 0 for _ in users])
-            if quota < UNLIMITED:
-                ones = array("q", [1 for _ in users])
-                rooms = array("q", [wants[resource][user] for user in users])
-                left = shares.divide(quota, ones, rooms, ones, grants)
-                grants = array("q", [grant + left // len(users) for grant in grants])
+            if quota >= UNLIMITED:
+                grants = [UNLIMITED] * len(users)
+            else:
+                grants = _equal_parts(quota, [wants[resource][user] for user in users])
             for user, grant in zip(users, grants, strict=True):
                 parts[user].append(grant)
     for user, (gpu, cpu, memory) in parts.items():
         user.quota = gpu, cpu, memory
+
+
+def _equal_parts(amount: int, rooms: Sequence[int]) -> list[int]:
+    """Parts up to each room, and what is left in equal parts on top. All are rounded down: one
+    part that were larger by a thousandth would decide who has the odd GPU."""
+    left, n_left, most = amount, len(rooms), amount
+    for room in sorted(rooms):
+        most = left // n_left
+        if room > most:
+            break
+        left, n_left, most = left - room, n_left - 1, room
+    parts = [min(room, most) for room in rooms]
+    more = (amount - sum(parts)) // len(rooms)
+    return [part + more for part in parts]
 
 
 @dataclass(slots=True)

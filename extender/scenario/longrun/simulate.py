@@ -164,7 +164,8 @@ class _Run:
 
     def _begin(self, job: RunJob, run_s: int | None) -> None:
         self.meter.count(_owner(job), "arrived")
-        every_s, restart_s = int(job.spec.checkpoint or 0), int(self.case.simulate.restart)
+        own, usual = job.spec.checkpoint, self.case.settings.checkpoint
+        every_s, restart_s = int(usual if own is None else own), int(self.case.simulate.restart)
         for task in job.tasks:
             self._work[task.id] = TaskProgress(run_s, every_s, restart_s)
 

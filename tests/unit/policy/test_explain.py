@@ -288,7 +288,7 @@ def test_share_of_its_project_comes_after_the_want_of_a_place() -> None:
     assert refused.detail == (
         "ns/job: needs 1 GPU; all 4 GPUs of the 2 ready nodes of pool default are taken;"
         " with this work a would hold 3 GPUs, above its fair share of 2 GPUs,"
-        " so no pod is evicted for it"
+        " so nothing is reclaimed for it"
     )
 
 

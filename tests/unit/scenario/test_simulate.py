@@ -52,18 +52,21 @@ def test_what_holds_less_than_it_is_owed_is_deprived_of_the_rest() -> None:
 
 
 def test_an_eviction_loses_what_was_not_saved() -> None:
-    def lost(**saves: Any) -> int:
+    def lost(usual_s: int = 0, **saves: Any) -> int:
         report = run(
             nodes=[node(gpus=1)],
             queues=[queue("a", quota=1), queue("b")],
             jobs=[job("old", "b", on="n0", **saves)],
             arrivals=[line(at=5000, run=600)],
+            settings={"checkpoint": usual_s},
         )
         assert report.queues["b"].evictions == 1
         return report.queues["b"].lost
 
     assert lost() == 5_000_000
     assert lost(checkpoint=1800) == 1_400_000
+    assert lost(usual_s=1800) == 1_400_000
+    assert lost(usual_s=1800, checkpoint=0) == 5_000_000
     # What it did before the simulation began was not held in it, and is not lost in it.
     assert lost(runningFor=1000) == 5_000_000
 
