@@ -26,7 +26,7 @@ _RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
 def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about nodes."""
     gpu_nodes = [each for each in facts.nodes if has_gpus(each)]
-    if not gpu_nodes and has_published_cards(facts):
+    if not gpu_nodes and (has_published_cards(facts) or facts.lacks("nodes")):
         return
     if not gpu_nodes:
         advice = "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery"

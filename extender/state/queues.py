@@ -328,6 +328,17 @@ class Queues:
                 if pool not in self.pool_views:
                     text = f"default node pool {pool} does not exist: it is ignored"
                     yield Problem("GpuProject", name, "UnknownReference", text)
+        yield from self._unknown_pools()
+
+    def _unknown_pools(self) -> Iterable[Problem]:
+        """Node pools without an object that departments and projects state figures for."""
+        listed = ("GpuDepartment", self.departments), ("GpuProject", self.projects)
+        for kind, queues in listed:
+            for name, queue in queues.items():
+                for pool in queue.spec.node_pools:
+                    if pool.name not in self.pool_views:
+                        text = f"node pool {pool.name} does not exist: its figures have no effect"
+                        yield Problem(kind, name, "UnknownReference", text)
 
     def _read_pools(
         self, owner: tuple[str, str], listed: list[PoolFigures], last: QueueView | None

@@ -85,8 +85,11 @@ def explain(
     )
     if n_waiting:
         answer.waits_since = as_time(workload.waits_since or workload.created_at)
-    if workload.pools and (workload.project, workload.pools[0]) in plan.shares:
-        answer.queue = figures_of(workload.project, workload.pools[0], plan, picture.snapshot)
+    # The pool of its running pods, else the first that it may use.
+    placed = filter(None, map(picture.snapshot.nodes.pool_of, answer.nodes))
+    pool = next(iter((*placed, *workload.pools)), "")
+    if (workload.project, pool) in plan.shares:
+        answer.queue = figures_of(workload.project, pool, plan, picture.snapshot)
     if refused is None:
         return answer
     answer.reason = refused.reason

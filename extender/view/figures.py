@@ -13,12 +13,14 @@ from extender.view.picture import is_limited
 
 def all_figures(plan: Plan, snapshot: Snapshot) -> Iterator[QueueFigures]:
     """Every department and project with its figures in each node pool, parents first. User queues,
-    and queues without quota, requests or budget in a pool, are left out."""
-    shown = [
-        (queue, pool)
+    and queues without quota, requests or budget in a pool, are left out, except the departments of
+    projects that are not."""
+    shown = {
+        (above, pool)
         for (queue, pool), share in plan.shares.items()
         if queue in snapshot.queues and (share.quota[GPU] or share.requested[GPU] or share.month)
-    ]
+        for above in _path(queue, snapshot)
+    }
     for queue, pool in sorted(shown, key=lambda each: (each[1], _path(each[0], snapshot))):
         yield figures_of(queue, pool, plan, snapshot)
 

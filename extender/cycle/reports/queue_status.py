@@ -74,9 +74,11 @@ def over_quota(status: QueueStatus, before: Sequence[Condition]) -> Condition:
 
 
 def _state(shares: Sequence[QueueShare]) -> QueueState:
-    if sum(share.allocated[GPU] for share in shares) <= sum(share.quota[GPU] for share in shares):
+    """The worst of all node pools: quota that is unused in one pool covers nothing in another."""
+    over = [share for share in shares if share.allocated[GPU] > share.quota[GPU]]
+    if not over:
         return "InQuota"
-    if all(share.allocated[GPU] <= share.fair_share[GPU] for share in shares):
+    if all(share.allocated[GPU] <= share.fair_share[GPU] for share in over):
         return "OverQuota"
     return "OverFairShare"
 

@@ -24,8 +24,9 @@ def set_aside_unplaceable(session: Session) -> None:
         usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:
             continue
-        if usable[:1] != pending.pools[:1]:
-            # Users expect to read the reason of the first pool.
+        if not usable:
+            # Users expect to read the reason of the first pool. A pool that could never hold the
+            # work gives no reason while another could: it may still start.
             why = session.shortages.explain(pending, pending.pools[0], pending.chunk)
             session.waits.setdefault(pending.workload.key, why)
         pending.only_holds_up = not usable

@@ -55,7 +55,7 @@ class Solver:
         self._watch_reservation()
         if self.context.has_failed(rule, request.leaf, request.shapes):
             return None
-        can_move = rule.can_move and self.context.find_moves()
+        can_move = rule.can_move and not self._is_refused(request) and self.context.find_moves()
         if not can_move and not rule.can_evict:
             return None
         search = Search(self.context, request, rule, can_move=can_move)
@@ -65,6 +65,13 @@ class Solver:
             leaf = request.leaf if search.was_over_limit else None
             self.context.note_failure(rule, leaf, request.shapes[0])
         return None
+
+    def _is_refused(self, request: PreemptionRequest) -> bool:
+        """Whether kube-scheduler refused a pod on a node that had room for it. No pod is moved for
+        it then: a moved pod could go to that node, and would be refused in its place."""
+        now_s = self.context.session.snapshot.now_s
+        barred = (shape.constraints.barred for shape in request.shapes)
+        return any(until > now_s for nodes in barred for _, until in nodes)
 
     def commit(self, solution: Solution) -> Pending | None:
         """Add the solution to the cycle's plan; returns what is still pending of the workload."""

@@ -258,7 +258,8 @@ class Fleet:
             pool=self._queues.pool_of(host.labels),
             labels=host.labels,
             taints=host.taints,
-            is_ready=host.is_ready,
+            # Without its device plugin, kubelet admits no pod with GPUs. A DRA driver needs none.
+            is_ready=host.is_ready and (not host.lacks_plugin or bool(self.devices.cards_of(name))),
             free_cpu_milli=host.cpu_milli - taken.cpu_milli,
             free_memory_mib=host.memory_mib - taken.memory_mib,
             free_pods=host.n_pods - taken.n_pods,

@@ -34,7 +34,9 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     """What decisions read of a Node. `cards` are the GPUs in its labels; empty without GPUs.
 
     `counted` are MIG instances by resource. `has_plugin_cards`: a device plugin offers whole cards
-    or instances on the node. `stays`: an annotation tells autoscalers not to remove it.
+    or instances on the node. `lacks_plugin`: kubelet knows cards of a device plugin, and none of
+    them is allocatable, as while the plugin restarts. `stays`: an annotation tells autoscalers not
+    to remove it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     cards: tuple[Device, ...]
     counted: Mapping[str, int]
     has_plugin_cards: bool = False
+    lacks_plugin: bool = False
     stays: bool = False
     problem: str = ""
 
@@ -200,6 +203,13 @@ def read_host(node: Node) -> HostFacts:
         cards=cards,
         counted=counted,
         has_plugin_cards=bool(n_plugin_cards or counted),
+        # Once a plugin has been away for five minutes kubelet states no capacity either.
+        lacks_plugin=bool(
+            n_plugin_cards
+            and not counted
+            and names.NVIDIA_GPU in status.allocatable
+            and not read(status.allocatable, names.NVIDIA_GPU)
+        ),
         stays=any(meta.annotation(name) == "true" for name in names.LASTING_NODE_KEYS),
         problem="; ".join(problems),
     )

@@ -41,6 +41,7 @@ class NodeBuilder(Builder):
         self._spec = NodeSpec()
         self._ready: str | None = "True"
         self._resources: dict[str, Quantity] = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+        self._allocatable: dict[str, Quantity] = {}
 
     def host(self, cpu: Quantity, memory: Quantity, pods: Quantity = "110") -> Self:
         self._resources.update(cpu=cpu, memory=memory, pods=pods)
@@ -50,6 +51,12 @@ class NodeBuilder(Builder):
         """Adds cards, with the labels of GPU feature discovery."""
         self.labels({names.LABEL_GPU_COUNT: str(count), names.LABEL_GPU_MEMORY: str(mib)})
         return self.labels({names.LABEL_GPU_MODEL: model}) if model else self
+
+    def plugin(self, capacity: int, allocatable: int) -> Self:
+        """Whole cards as the device plugin counts them."""
+        self._resources[names.NVIDIA_GPU] = capacity
+        self._allocatable[names.NVIDIA_GPU] = allocatable
+        return self
 
     def instances(self, resource: str, count: int) -> Self:
         """Adds MIG instances of one profile, as the device plugin counts them."""
@@ -76,7 +83,9 @@ class NodeBuilder(Builder):
     def build(self) -> Node:
         ready = [Condition(type="Ready", status=self._ready)] if self._ready else None
         resources = dict(self._resources)
-        return Node(self._meta, self._spec, NodeStatus(resources, dict(resources), ready))
+        return Node(
+            self._meta, self._spec, NodeStatus(resources, resources | self._allocatable, ready)
+        )
 
 
 class PoolBuilder(Builder):

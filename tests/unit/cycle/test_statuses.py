@@ -105,6 +105,17 @@ def test_queue_above_its_quota_has_a_condition(allocated: int, told: tuple[str, 
     assert later == found
 
 
+def test_quota_that_is_unused_in_another_pool_covers_nothing_that_is_borrowed() -> None:
+    idle = QueueShare(quota=(4000, 0, 0))
+    borrows = QueueShare(quota=(1000, 0, 0), fair_share=(2000, 0, 0), allocated=(2000, 0, 0))
+    within = QueueShare(quota=(4000, 0, 0), fair_share=(3000, 0, 0), allocated=(4000, 0, 0))
+    for beside in (idle, within):
+        status = queue_status((("a", beside), ("b", borrows)), (0, 0), [], {})
+        assert (status.gpu.borrowed, status.state) == ("1", "OverQuota")
+        assert over_quota(status, []).status == "True"
+    assert queue_status((("a", idle), ("b", within)), (0, 0), [], {}).state == "InQuota"
+
+
 def test_conditions_are_of_a_generation_and_keep_their_time() -> None:
     before = [Condition(type=VALID, status="True", last_transition_time=LONG_AGO)]
     (told,) = observed(validity([], before), 7)

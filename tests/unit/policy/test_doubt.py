@@ -61,6 +61,28 @@ def test_nothing_is_moved_for_work_in_doubt() -> None:
     assert (plan.evictions, plan.moves) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("constraints", "n_moves"),
+    [
+        (Constraints(node_selector=(("zone", "of-n0"),)), 1),
+        (Constraints(barred=(("n1", NOW_S + 25),)), 0),
+    ],
+)
+def test_nothing_is_moved_to_a_node_that_refused_the_work_itself(
+    constraints: Constraints, n_moves: int
+) -> None:
+    """n1 may have a card that its device plugin does not offer: kube-scheduler alone knows that,
+    and the moved pod would have the next one moved in turn."""
+    cluster = Cluster()
+    for node in ("n0", "n1"):
+        cluster.node(node, gpus=1, labels={"zone": f"of-{node}"})
+        cluster.project(f"of-{node}", quota=1)
+    cluster.job("runs", "of-n1", 1, on="n0")
+    cluster.job("waits", "of-n0", 1, constraints=constraints)
+    plan = decide(cluster.snapshot())
+    assert (len(plan.moves), plan.evictions) == (n_moves, [])
+
+
 def test_work_in_doubt_gets_a_free_place() -> None:
     cluster = Cluster()
     cluster.node("n0", gpus=8)

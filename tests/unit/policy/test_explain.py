@@ -255,6 +255,25 @@ def test_what_no_empty_node_holds_is_never_called_a_matter_of_fair_share(
     assert refused == Refused(Reason.INSUFFICIENT_GPU, f"ns/job: {told}")
 
 
+@pytest.mark.parametrize("selector", [(), (("zone", "b"),)])
+def test_work_that_a_later_pool_could_hold_is_not_told_why_the_first_never_will(
+    selector: tuple[tuple[str, str], ...],
+) -> None:
+    cluster = Cluster()
+    for pool in ("small", "large"):
+        cluster.pool(pool)
+    cluster.node("n0", gpus=1, pool="small", labels={"zone": "a"})
+    cluster.node("n1", gpus=4, pool="large", labels={"zone": "b"})
+    cluster.project("a", 8)
+    pools, constraints = ("small", "large"), Constraints(node_selector=selector)
+    cluster.job("runs", "a", 3, on="n1", pools=pools)
+    cluster.job("job", "a", 2, pools=pools, constraints=constraints)
+    refused = why(cluster)
+    assert refused.reason is Reason.INSUFFICIENT_GPU
+    assert "pool small" not in refused.detail
+    assert "never" not in refused.detail
+
+
 def test_memory_of_a_card_is_compared_in_mib() -> None:
     cluster = cluster_of(1)
     cluster.job("old", "a", mib=8192, on="n0", cards=[0])

@@ -226,6 +226,12 @@ def test_policies_that_the_login_may_not_list_are_not_said_to_be_missing() -> No
     assert finding(facts, "read access").state is State.WARN
 
 
+def test_nodes_that_the_login_may_not_list_are_not_said_to_have_no_gpus() -> None:
+    facts = good(nodes=[], unread=["nodes: 403 Forbidden"])
+    assert "GPU nodes" not in [each.check for each in judge(facts)]
+    assert finding(facts, "read access").state is State.WARN
+
+
 def test_label_of_projects_namespaces() -> None:
     facts = good(projects=[project("p", "vision", "not-yet-made")], namespaces=[named("vision")])
     check = "label of projects' namespaces"

@@ -14,7 +14,7 @@ from extender.api.objects import Pod
 from extender.state.cluster import ClusterState
 from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 from tests.support.builders import gpu_node, node, pod, row, whole
-from tests.unit.state.model import free_cards, state_of
+from tests.unit.state.model import free_cards, is_ready, state_of
 
 DRIVER = "gpu.example.com"
 
@@ -77,6 +77,15 @@ def ledger(*rows: Any, cards: int = 2) -> Any:
 
 
 # -- what a node has -------------------------------------------------------------------------
+
+
+def test_a_node_whose_driver_publishes_its_cards_needs_no_device_plugin() -> None:
+    host = node("n1").gpus(2).plugin(2, 0).build()
+    state = state_of(gpu_node("n1", 2).build(), host, device_class())
+    assert not is_ready(state, "n1")
+    state.apply(Upserted(published("gpu-0", "gpu-1")))
+    assert is_ready(state, "n1")
+    state.validate_state()
 
 
 def test_published_devices_of_a_marked_class_are_the_cards_of_a_node() -> None:

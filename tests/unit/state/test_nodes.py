@@ -58,6 +58,23 @@ def test_a_node_is_ready_when_it_says_so_and_is_not_cordoned(built: Any, ready: 
     assert is_ready(state_of(gpu_node("n1", 1).build(), built.build()), "n1") is ready
 
 
+@pytest.mark.parametrize(
+    ("built", "ready"),
+    [
+        (node("n1").gpus(4).plugin(4, 4), True),
+        (node("n1").gpus(4).plugin(4, 1), True),
+        (node("n1").gpus(4).plugin(4, 0), False),
+        (node("n1").gpus(4).plugin(0, 0), True),
+        (node("n1").gpus(4).plugin(4, 0).instances("nvidia.com/mig-1g.5gb", 7), True),
+    ],
+)
+def test_a_node_whose_device_plugin_offers_no_card_takes_no_pods(built: Any, ready: bool) -> None:
+    state = state_of(gpu_node("n1", 4).build(), built.build())
+    assert is_ready(state, "n1") is ready
+    state.apply(Upserted(node("n1").gpus(4).plugin(4, 4).version(9).build()))
+    assert is_ready(state, "n1")
+
+
 def test_a_ledger_without_its_node_is_not_ready_and_comes_back() -> None:
     state = state_of(gpu_node("n1", 1).build(), node("n1").build())
     state.apply(Removed(Node, "uid-n1", "", "n1"))

@@ -92,6 +92,18 @@ def test_a_pool_listed_twice_counts_once_and_is_reported() -> None:
     ]
 
 
+def test_figures_for_a_missing_node_pool_are_reported_until_it_exists() -> None:
+    queues = Queues()
+    queues.set_department(department("science").quota(4, pool="h100").build())
+    queues.set_project(project("p").of("science").quota(2, pool="h100").build())
+    assert [str(problem) for problem in queues.problems()] == [
+        "GpuDepartment science: node pool h100 does not exist: its figures have no effect",
+        "GpuProject p: node pool h100 does not exist: its figures have no effect",
+    ]
+    queues.set_pool(pool("h100", gpu="h100").build())
+    assert list(queues.problems()) == []
+
+
 def test_a_project_of_a_missing_department_gets_one_without_quota() -> None:
     queues = Queues()
     queues.set_project(project("p").of("nowhere").build())

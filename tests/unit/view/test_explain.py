@@ -59,6 +59,18 @@ def test_a_gang_within_the_reclaim_band_is_told_the_band_by_all_of_the_explanati
     assert checks["reclaim"].message == found.message
 
 
+def test_the_figures_of_work_that_runs_are_those_of_its_node_pool() -> None:
+    cluster = Cluster()
+    cluster.pool("first")
+    cluster.node("n0", gpus=2, pool="second")
+    cluster.pool("second")
+    cluster.project("a", quota=2)
+    cluster.job("run", "a", gpus=2, on="n0", pools=("first", "second"))
+    found = told(cluster, "ns/run")
+    assert found.queue is not None
+    assert (found.queue.node_pool, found.queue.held) == ("second", "2")
+
+
 def test_a_workload_above_its_share_is_told_the_share_and_what_would_help() -> None:
     cluster = full_cluster()
     cluster.job("wait", "a", gpus=1, pods=4)
