@@ -71,7 +71,12 @@ class Rounds:
         left, placed = self._budgets.left, frozenset(self._placed())
         moved = frozenset(move.pod.uid for plan in self._plans for move in plan.moves)
         return dataclasses.replace(
-            self._now, nodes=self.nodes.copy(), budgets=left, placed=placed, moved=moved
+            self._now,
+            nodes=self.nodes.copy(),
+            budgets=left,
+            placed=placed,
+            promised=placed - self.started_at_once() - moved,
+            moved=moved,
         )
 
     def _placed(self) -> Iterator[str]:

@@ -49,7 +49,8 @@ class Session:
     `pending` are the workloads to be placed, except `deferred`, which are served after reclaim,
     `yielding`, which are served after preemption, and `left_out`, which are not served in this
     round but count in the shares. `blocked` are those that did not fit in `allocate`, by pool.
-    `is_any_above_share`: work starts that lifts its queue above its share.
+    `is_any_above_share`: work starts that lifts its queue above its share. `gone` are the UIDs of
+    pods that this cycle evicts or moves, or whose nominations it drops.
     """
 
     snapshot: Snapshot
@@ -71,6 +72,7 @@ class Session:
     is_any_above_share: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
     leaving_pools: set[str] = field(default_factory=set)
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
@@ -94,7 +96,7 @@ class Session:
         self.capacity_bound = CapacityBound(snapshot.nodes, node_filter, topologies)
         self.shortages = Shortages(self.places, self.capacity_bound)
         self.queues = build_queues(snapshot)
-        future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
+        future = Future(snapshot, self.sim, self.places, self.queues, self._placed, self.gone)
         self.reservations = Reservations(future, self.settings)
         self.firsts = FirstKinds(snapshot, self.queues)
         overdue = find_overdue(snapshot, self.settings.held_since)
@@ -297,18 +299,21 @@ class Session:
     def evict(self, eviction: Eviction) -> None:
         """Put an eviction into the plan; that of a nominated pod gives its nomination up."""
         self._evictions.append(eviction)
+        self.gone.add(eviction.pod.uid)
         self._shrinking.add(eviction.workload)
         self._with_victims.add(eviction.workload)
 
     def move(self, move: Move) -> None:
         """Put a move into the plan."""
         self._moves.append(move)
+        self.gone.add(move.pod.uid)
         self._with_victims.add(move.workload)
 
     def keep(self, uids: Collection[str]) -> None:
         """Remove the evictions and moves of these pods; `has_victims` and `is_shrinking` stay."""
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
         self._moves = [each for each in self._moves if each.pod.uid not in uids]
+        self.gone.difference_update(uids)
 
     def hold_back(
         self, pods: Iterable[PodView], workloads: Iterable[WorkloadView], project: str = ""

@@ -21,8 +21,9 @@ class Snapshot:
     allocation over the last day, by queue and node pool, in units of 1/`LATELY`; it breaks ties
     between queues. `kept` are the nodes with reservations for successors of moved pods. `placed`
     are UIDs of pods that earlier rounds of the cycle placed, which run in this snapshot but not yet
-    in the cluster; `moved` are UIDs of pods that these rounds move. A simulation may change
-    `nodes`, which belongs to this snapshot; everything else is shared and constant.
+    in the cluster; `moved` are UIDs of pods that these rounds move, and `promised` those of the
+    other ones that will not start at once. A simulation may change `nodes`, which belongs to this
+    snapshot; everything else is shared and constant.
     """
 
     now_s: int
@@ -37,4 +38,5 @@ class Snapshot:
     held_lately: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)
     kept: Collection[str] = frozenset()
     placed: Collection[str] = frozenset()
+    promised: Collection[str] = frozenset()
     moved: Collection[str] = frozenset()

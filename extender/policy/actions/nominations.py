@@ -50,6 +50,7 @@ def resolve_nominations(session: Session) -> None:
             session.waits[key] = Refused(Reason.WAITING_FOR_VICTIMS, f"{key}: {why}")
         else:
             session.drops.append(key)
+            session.gone.update(pod.uid for pod in nomination.pods)
             _uncharge(session, nomination)
             session.waits[key] = Refused(
                 Reason.WAITING_FOR_TURN, f"{key}: its promised place will not come free"

@@ -5,9 +5,10 @@ Only the expected run times that users stated give known ends. Where these do no
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
 from msgspec import Struct
 
@@ -20,6 +21,9 @@ from extender.policy.queues.tree import PoolQueues, tally_of
 from extender.policy.workloads.pending import Pending
 from extender.state.model import PodView, WorkloadView
 from extender.state.snapshot import Snapshot
+
+#: States of pods that have a place.
+_PLACED: Final = ("nominated", "reserved", "bound")
 
 
 class End(Struct, gc=False):
@@ -34,13 +38,15 @@ class End(Struct, gc=False):
 
 @dataclass(slots=True)
 class Future:
-    """The state of the cycle: running pods, and in `placed` the reservations and nominations."""
+    """The state of the cycle: running pods, in `placed` the reservations and nominations, and in
+    `gone` the UIDs of pods that have lost their places: these are free already."""
 
     snapshot: Snapshot
     sim: Simulation
     places: Placer
     queues: Mapping[str, PoolQueues]
     placed: Mapping[tuple[str, State], Sequence[Placement]]
+    gone: Collection[str]
 
     def stated_ends(self, pool: str, until_s: int) -> list[End]:
         """The pods with a stated end up to `until_s`, the earliest first.
@@ -61,8 +67,8 @@ class Future:
                 continue
             end_s, leaf = snapshot.now_s + workload.expected_run_s, queues.leaf_of(workload)
             for placed in placements:
-                ix = ix_of[placed.node]
-                if pool_of[ix] == pool and end_s <= until_s:
+                ix, is_new = ix_of[placed.node], placed.pod.state != "nominated"
+                if is_new and pool_of[ix] == pool and end_s <= until_s:
                     pod = placed.pod
                     found.append(End(end_s, ix, pod, placed.cards, leaf))
         found.sort(key=attrgetter("end_s", "pod.uid"))
@@ -139,13 +145,23 @@ class Future:
         """Whether the workload is reserved or nominated in this cycle."""
         return (key, "reserved") in self.placed or (key, "nominated") in self.placed
 
+    def n_placed(self, key: str) -> int:
+        """How many pods of the workload are reserved or nominated in this cycle."""
+        states: tuple[State, ...] = "reserved", "nominated"
+        return sum(len(self.placed.get((key, state), ())) for state in states)
+
     def _ends_of(self, workload: WorkloadView, pool: str) -> Iterator[End]:
-        """The ends of the workload's pods in the pool that are not terminating."""
+        """The ends of the workload's pods in the pool that are to stay.
+
+        A pod with a nomination counts as if it started now, as it does in the follow-up rounds of
+        the cycle that nominates it. Otherwise a reservation that holds off victims in that cycle
+        would be gone in the next one, and the victims would run again.
+        """
         now_s, run_s = self.snapshot.now_s, workload.expected_run_s
         ix_of, pool_of = self.sim.now.cards.ix, self.sim.now.pool
         leaf = self.queues[pool].leaf_of(workload)
         for pod in workload.pods:
-            if pod.is_terminating or pod.state not in ("bound", "reserved"):
+            if pod.is_terminating or pod.state not in _PLACED or pod.uid in self.gone:
                 continue
             ix = ix_of.get(pod.node)
             if ix is None or pool_of[ix] != pool:

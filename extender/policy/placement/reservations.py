@@ -77,12 +77,13 @@ class Reservations:
     """At most one reservation per node pool.
 
     `_held_off` has workloads that would fit on kept cards only: the one with the highest priority
-    by pool, project, and whether its kind precedes training.
+    by pool, project, and whether its kind precedes training. With each is how many of its pods this
+    cycle had placed by then: more of them may have been held off than placed before.
     """
 
     future: Future
     settings: Settings
-    _held_off: dict[tuple[str, Queue, bool], TakeBack] = field(default_factory=dict)
+    _held_off: dict[tuple[str, Queue, bool], tuple[TakeBack, int]] = field(default_factory=dict)
     _kept: dict[str, BackfillReservation] = field(default_factory=dict)
     _n_searches: dict[str, int] = field(default_factory=dict)
 
@@ -229,19 +230,20 @@ class Reservations:
         if leaf is not None:
             key = pool, leaf.project, workload.kind in FIRST_KINDS
             known = self._held_off.get(key)
-            if known is None or known.workload.priority < workload.priority:
-                self._held_off[key] = self.take_back(leaf, pending, pool, ())
+            if known is None or known[0].workload.priority < workload.priority:
+                n_placed = self.future.n_placed(workload.key)
+                self._held_off[key] = self.take_back(leaf, pending, pool, ()), n_placed
 
     def _would_be_preempted(self, leaf: Queue, workload: WorkloadView, pool: str) -> bool:
-        """Whether a held-off workload would preempt this one at once."""
+        """Whether a held-off workload that has not been placed since would preempt this one at
+        once."""
         if preempt_minimum_s(leaf):
             return False
         held_off = (self._held_off.get((pool, leaf.project, first)) for first in (True, False))
         return any(
-            each is not None
-            and each.could_preempt(leaf, workload)
-            and not self.future.is_served(each.workload.key)
-            for each in held_off
+            take_back.could_preempt(leaf, workload)
+            and self.future.n_placed(take_back.workload.key) == n_placed
+            for take_back, n_placed in filter(None, held_off)
         )
 
     def _find(

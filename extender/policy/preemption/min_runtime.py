@@ -2,10 +2,11 @@
 
 A gang has run for as long as its oldest pod, and until its minimum is over only its surplus may be
 evicted. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one
-by one, and nominated work, which has not started, is not.
+by one. Nominated work, which has not started, is not protected, whether an earlier cycle nominated
+it or an earlier round of this one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
@@ -19,13 +20,13 @@ def protected_by(
     session: Session, candidates: Candidates, minimum_of: Callable[[Queue], int]
 ) -> bytearray:
     """`Eligibility.is_safe` by these minimum run times, which are in seconds by leaf queue."""
-    now_s = session.snapshot.now_s
+    now_s, promised = session.snapshot.now_s, session.snapshot.promised
     minimums = {leaf: minimum_of(leaf) for leaf in set(candidates.leaves)}
     protected = bytearray(len(candidates.pods))
     if not any(minimums.values()):
         return protected
     for w, (workload, leaf) in enumerate(zip(candidates.workloads, candidates.leaves, strict=True)):
-        if not minimums[leaf] or workload.pods[0].state == "nominated":
+        if not minimums[leaf] or all(_is_new(pod, promised) for pod in workload.pods):
             continue
         ran_s = {p: _ran_s(candidates.pods[p], now_s) for p in candidates.members[w]}
         if are_independent(workload):
@@ -35,6 +36,11 @@ def protected_by(
             for p in candidates.members[w]:
                 protected[p] = SURPLUS_ONLY
     return protected
+
+
+def _is_new(pod: PodView, promised: Collection[str]) -> bool:
+    """Whether the pod does not run: it is pending or nominated, by an earlier cycle or this one."""
+    return pod.state in ("gated", "nominated") or pod.uid in promised
 
 
 def _ran_s(pod: PodView, now_s: int) -> int:

@@ -12,6 +12,7 @@ from itertools import combinations, islice
 
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World
+from extender.state.model import UNLIMITED
 from extender.state.trees import is_satisfied
 from tests.scenarios.judge.counterfactual import WhatIf, tasks_placed
 
@@ -38,9 +39,10 @@ def n_checks(world: World, outcome: Outcome) -> int:
     return len(world.tasks) * (len(plan.evictions) + len(plan.moves))
 
 
-def broken_promises(last: Outcome, outcome: Outcome) -> Iterator[str]:
+def broken_promises(world: World, last: Outcome, outcome: Outcome) -> Iterator[str]:
     """Nominations are kept: a job starts as many tasks as it had nominated, unless its nomination
-    is given up and another job is nominated on one of its nodes."""
+    is given up and another job is nominated on one of its nodes, or within a limit of its queues.
+    """
     promised, nodes = Counter[str](), dict[str, set[str]]()
     for id_, _, after in last.changed():
         if after.status == "nominated":
@@ -52,15 +54,28 @@ def broken_promises(last: Outcome, outcome: Outcome) -> Iterator[str]:
         if after.status == "bound" and before.status == "pending"
     )
     taken = {
-        after.node
-        for _, before, after in outcome.changed()
+        (_job_of(id_), after.node)
+        for id_, before, after in outcome.changed()
         if after.status == "nominated" and before.status != "nominated"
     }
+    taken_nodes = {node for _, node in taken}
+    taken_limits = {limit for job, _ in taken for limit in _limits_of(world, job)}
     dropped = {key.rpartition("/")[2] for key in outcome.plan.drops}
     for job, n in promised.items():
-        is_given_up = job in dropped and not taken.isdisjoint(nodes[job])
-        if started[job] < n and not is_given_up:
+        is_taken = not taken_nodes.isdisjoint(nodes[job])
+        is_taken = is_taken or not taken_limits.isdisjoint(_limits_of(world, job))
+        if started[job] < n and not (job in dropped and is_taken):
             yield f"{job}: {n} of its tasks were promised places, {started[job]} start"
+
+
+def _limits_of(world: World, job: str) -> Iterator[tuple[str, str]]:
+    """The queues of the job, by node pool, that have a limit or have used up their budget."""
+    cluster, spent = world.cluster, world.months.spent_quotas(world.cluster)
+    for queue in cluster.lineage(world.jobs[job].spec.queue):
+        for pool, quota in cluster.queue_views[queue.name].pools.items():
+            is_limited = any(each.limit < UNLIMITED for each in quota.figures)
+            if is_limited or (queue.name, pool) in spent:
+                yield queue.name, pool
 
 
 def _job_of(id_: str) -> str:

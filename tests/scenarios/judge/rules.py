@@ -30,7 +30,7 @@ def firm_rules_broken(world: World, outcome: Outcome, last: Outcome | None) -> I
     """
     yield from violations(world, outcome)
     if last is not None:
-        yield from broken_promises(last, outcome)
+        yield from broken_promises(world, last, outcome)
     if len(world.tasks) <= _MOST_PERMUTED:
         yield from order_differences(world, outcome)
 

@@ -146,9 +146,9 @@ def test_what_was_promised_starts_in_the_next_cycle() -> None:
     first = read_plan(of, plan.nominate("c/t-1", cards=(1,)).plan, 1)
     of.settle(first.after)
     kept = Planner(of).bind("c/t-0").bind("c/t-1", cards=(1,))
-    assert list(broken_promises(first, read_plan(of, kept.plan, 2))) == []
+    assert list(broken_promises(of, first, read_plan(of, kept.plan, 2))) == []
     lost = Planner(of).bind("c/t-0").bind("a/t", cards=(1,))
-    told = list(broken_promises(first, read_plan(of, lost.plan, 2)))
+    told = list(broken_promises(of, first, read_plan(of, lost.plan, 2)))
     assert told == ["c: 2 of its tasks were promised places, 1 start"]
 
 
@@ -158,8 +158,19 @@ def test_a_promise_is_only_given_up_for_another_job_on_its_node() -> None:
     of.settle(first.after)
     plan = Planner(of).plan
     plan.drops.append("default/c")
-    told = list(broken_promises(first, read_plan(of, plan, 2)))
+    told = list(broken_promises(of, first, read_plan(of, plan, 2)))
     assert told == ["c: 1 of its tasks were promised places, 0 start"]
     taken = Planner(of).nominate("d/t").plan
     taken.drops.append("default/c")
-    assert list(broken_promises(first, read_plan(of, taken, 2))) == []
+    assert list(broken_promises(of, first, read_plan(of, taken, 2))) == []
+
+
+def test_a_promise_within_a_limit_may_be_given_up_for_a_job_on_another_node() -> None:
+    for limit, n_told in ((None, 1), (1, 0)):
+        queues, nodes = [queue("new", limit=limit)], [node("n0"), node("n1")]
+        of = made(job("c", "new"), job("d", "new"), queues=queues, nodes=nodes)
+        first = read_plan(of, Planner(of).nominate("c/t", "n0").plan, 1)
+        of.settle(first.after)
+        plan = Planner(of).nominate("d/t", "n1").plan
+        plan.drops.append("default/c")
+        assert len(list(broken_promises(of, first, read_plan(of, plan, 2)))) == n_told
