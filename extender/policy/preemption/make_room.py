@@ -18,7 +18,8 @@ from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import GPU, PodView
 
 #: Nodes on which a plan with moves is tried for one pod. A node fails if its pods fit elsewhere one
-#: by one but not together; a cluster in which that happens so often has no room for moves.
+#: by one but not together; a cluster in which that happens so often has no room for moves. The pods
+#: of a gang compare this many nodes together.
 _MOST_TRIES: Final = 512
 
 
@@ -41,6 +42,7 @@ class NodeClearing:
         self.was_evicted_instead = False
         self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
+        self._has_rivals = False
         self._protected: list[int] = []
         self._rivals: dict[int, set[str]] = {}
         self._wanted: frozenset[int] = frozenset()
@@ -77,13 +79,14 @@ class NodeClearing:
         self._context.touched.extend(self._statement.nodes_of(self._context.candidates.owner[p]))
 
     def _try_nodes(self, pod: PodView, frame: NodeSet, costs: NodeCosts, spared: list[int]) -> bool:
-        statement, is_one_of_many = self._statement, len(self._request.chunk) > 1
+        statement, n_pods = self._statement, len(self._request.chunk)
         best: tuple[Cost, int] | None = None
         self._find_wanted(costs)
         self._rivals = self._context.rivals.find(pod)
-        for _ in range(_MOST_TRIES):
+        for n_tried in range(_MOST_TRIES):
             at = costs.cheapest()
-            if at < 0 or (best is not None and costs.cost(at) >= best[0]):
+            is_enough = best is not None and n_tried * n_pods >= _MOST_TRIES
+            if at < 0 or is_enough or (best is not None and costs.cost(at) >= best[0]):
                 break
             if costs.node_ixs[at] in self.passed_over:
                 costs.exclude(at)
@@ -92,7 +95,9 @@ class NodeClearing:
             self._n_evicted_instead = 0
             self._protected.clear()
             if self._make(pod, frame, costs, costs.node_ixs[at]):
-                if self._n_evicted_instead == 0 or is_one_of_many:
+                # The cost of a gang's pods includes that of the pods placed before.
+                is_unsure = best is not None if n_pods > 1 else self._n_evicted_instead > 0
+                if not self._has_rivals and not is_unsure:
                     return True
                 cost = statement.cost()
                 if best is None or cost < best[0]:
@@ -119,12 +124,12 @@ class NodeClearing:
         context, statement = self._context, self._statement
         candidates, displaced = context.candidates, list[int]()
         rivals = self._rivals_of(ix)
+        # The node's price does not include the rivals, so another node may be cheaper.
+        self._has_rivals = bool(rivals)
         if not all(self._displace(p, displaced) for p in rivals):
             return False
         if rivals:
             costs.refresh(context.touched, costs.epoch)
-            # The node's cost did not include the rivals, so another node may be cheaper.
-            self._n_evicted_instead += 1
         chosen = costs.choose(ix)
         if chosen is None:
             return False
