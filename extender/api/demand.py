@@ -370,7 +370,8 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     if whole:
         stated.append(names.NVIDIA_GPU)
     if len(stated) > 1:
-        raise UnitError(f"requests GPUs with {' and '.join(stated)}; use one of them")
+        hint = " (a LimitRange of the namespace may have added the last)" if whole else ""
+        raise UnitError(f"requests GPUs with {' and '.join(stated)}; use one of them{hint}")
     if DEVICES in notes and FRACTION not in notes and MEMORY not in notes:
         raise UnitError(f"{DEVICES} needs {FRACTION} or {MEMORY} beside it")
     if stated:

@@ -149,15 +149,19 @@ def test_more_cards_than_a_node_has_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "built",
+    ("built", "may_be_default"),
     [
-        pod().noted({"gpu-fraction": "0.5", "gpu-memory": "8192"}),
-        pod().noted({"gpu-fraction": "0.5"}).asking("nvidia.com/gpu", "1"),
-        pod().noted({"gpu-memory": "8192"}).asking("nvidia.com/gpu", "1"),
+        (pod().noted({"gpu-fraction": "0.5", "gpu-memory": "8192"}), False),
+        (pod().noted({"gpu-fraction": "0.5"}).asking("nvidia.com/gpu", "1"), True),
+        (pod().noted({"gpu-memory": "8192"}).asking("nvidia.com/gpu", "1"), True),
     ],
 )
-def test_two_ways_at_once_are_refused_never_merged(built: PodDocument) -> None:
-    assert "use one of them" in refusal(built)
+def test_two_ways_at_once_are_refused_never_merged(
+    built: PodDocument, may_be_default: bool
+) -> None:
+    said = refusal(built)
+    assert "use one of them" in said
+    assert ("LimitRange" in said) is may_be_default
 
 
 def test_number_of_devices_without_a_share_of_each_is_refused() -> None:
