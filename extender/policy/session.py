@@ -48,9 +48,9 @@ class Session:
 
     `pending` are the workloads to be placed, except `deferred`, which are served after reclaim,
     `yielding`, which are served after preemption, and `left_out`, which are not served in this
-    round but count in the shares. `blocked` are those that did not fit in `allocate`, by pool.
-    `is_any_above_share`: work starts that lifts its queue above its share. `gone` are the UIDs of
-    pods that this cycle evicts or moves, or whose nominations it drops.
+    round but count in the shares. `blocked` are those of which a chunk did not fit in `allocate`,
+    by pool. `is_any_above_share`: work starts that lifts its queue above its share. `gone` are the
+    UIDs of pods that this cycle evicts or moves, or whose nominations it drops.
     """
 
     snapshot: Snapshot
@@ -67,7 +67,7 @@ class Session:
     deferred: list[Pending] = field(default_factory=list)
     yielding: list[Pending] = field(default_factory=list)
     left_out: list[Pending] = field(default_factory=list)
-    blocked: dict[str, list[tuple[Queue, Pending]]] = field(default_factory=dict)
+    blocked: dict[str, list[tuple[Queue, Pending, Sequence[PodView]]]] = field(default_factory=dict)
     has_preempted: bool = False
     is_any_above_share: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
@@ -97,8 +97,8 @@ class Session:
         self.shortages = Shortages(self.places, self.capacity_bound)
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed, self.gone)
-        self.reservations = Reservations(future, self.settings)
         self.firsts = FirstKinds(snapshot, self.queues)
+        self.reservations = Reservations(future, self.settings, self.firsts)
         overdue = find_overdue(snapshot, self.settings.held_since)
         self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
         self._free_terminating()

@@ -5,6 +5,7 @@ more pods than it needs. Work that it precedes is served after that stage: other
 workload would evict one more pod, or that very work a cycle later.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,7 @@ from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
+from extender.state.model import PodView
 
 #: Blocked workloads that are considered per project, in the order in which they are served.
 _MOST_BLOCKED: Final = 4
@@ -20,10 +22,11 @@ _MOST_BLOCKED: Final = 4
 
 @dataclass(slots=True)
 class _Blocked:
-    """A workload that does not fit. The last two fields are computed on first use."""
+    """A workload whose `chunk` does not fit. The last two fields are computed on first use."""
 
     leaf: Queue
     pending: Pending
+    chunk: Sequence[PodView]
     take_back: TakeBack | None = None
     can_be_served: bool | None = None
 
@@ -37,20 +40,21 @@ class YieldToPreemption:
     _by_project: dict[Queue, list[_Blocked]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for leaf, pending in self.session.blocked.get(self.pool, ()):
-            self._register(leaf, pending)
+        for leaf, pending, chunk in self.session.blocked.get(self.pool, ()):
+            self._register(leaf, pending, chunk)
 
     def add(self, leaf: Queue, pending: Pending) -> None:
-        """Add a workload that does not fit."""
-        if self._register(leaf, pending):
-            self.session.blocked.setdefault(self.pool, []).append((leaf, pending))
+        """Add a workload whose next chunk does not fit."""
+        chunk = pending.chunk
+        if self._register(leaf, pending, chunk):
+            self.session.blocked.setdefault(self.pool, []).append((leaf, pending, chunk))
 
-    def _register(self, leaf: Queue, pending: Pending) -> bool:
+    def _register(self, leaf: Queue, pending: Pending, chunk: Sequence[PodView]) -> bool:
         """Add the workload if its project has fewer than `_MOST_BLOCKED`; returns whether."""
         blocked = self._by_project.setdefault(leaf.project, [])
-        if len(blocked) >= _MOST_BLOCKED or pending.is_surplus:
+        if len(blocked) >= _MOST_BLOCKED:
             return False
-        blocked.append(_Blocked(leaf, pending))
+        blocked.append(_Blocked(leaf, pending, chunk))
         return True
 
     def must_yield(self, leaf: Queue, pending: Pending) -> bool:
@@ -58,7 +62,8 @@ class YieldToPreemption:
         for each in self._by_project.get(leaf.project, ()):
             if (
                 self._take_back(each).precedes(leaf, pending.workload)
-                and not self.session.is_served(each.pending.workload.key)
+                and each.pending.waiting
+                and each.pending.chunk is each.chunk
                 and self._can_be_served(each)
             ):
                 return True

@@ -42,7 +42,7 @@ from extender.policy.plan import Settings
 from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.queues.tree import PoolQueues
-from extender.policy.workloads.first_kinds import FIRST_KINDS
+from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
 from extender.policy.workloads.pending import Pending, has_waited_long, pending_since
 from extender.state.model import GPU, WorkloadView
 
@@ -83,6 +83,7 @@ class Reservations:
 
     future: Future
     settings: Settings
+    firsts: FirstKinds
     _held_off: dict[tuple[str, Queue, bool], tuple[TakeBack, int]] = field(default_factory=dict)
     _kept: dict[str, BackfillReservation] = field(default_factory=dict)
     _n_searches: dict[str, int] = field(default_factory=dict)
@@ -175,7 +176,7 @@ class Reservations:
         """What the workload could take back once these pods have ended and it starts."""
         view = self.future.snapshot.pools[pool]
         gone = [(end.leaf, end.pod) for end in ended if end.leaf is not None]
-        return TakeBack.of(pending, leaf, gone, view, self.settings)
+        return TakeBack.of(pending, leaf, gone, view, self.settings, self.firsts)
 
     def _keep(self, pool: str, found: BackfillReservation) -> None:
         self._kept[pool] = found

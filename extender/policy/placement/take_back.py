@@ -11,7 +11,7 @@ from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import preempt_minimum_s, reclaim_minimum_s
 from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
-from extender.policy.workloads.first_kinds import FIRST_KINDS
+from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, Amounts, PodView, PoolView, WorkloadView
 from extender.state.tally import held_amounts
@@ -23,7 +23,8 @@ class TakeBack:
 
     Once it starts, its queues are within their limits (`is_allowed`), within what they deserve
     (`is_entitled`), and within their quotas (`is_in_quota`). `can_reclaim` and `can_preempt` say
-    which stages apply to it. `freed` is what leaves its queues before.
+    which stages apply to it. `freed` is what leaves its queues before. `is_first`: it precedes
+    training (see `first_kinds`).
     """
 
     workload: WorkloadView
@@ -35,6 +36,8 @@ class TakeBack:
     can_reclaim: bool
     can_preempt: bool
     freed: Mapping[Queue, Sequence[int]]
+    is_first: bool
+    firsts: FirstKinds
 
     @classmethod
     def of(
@@ -44,6 +47,7 @@ class TakeBack:
         gone: Sequence[tuple[Queue, PodView]],
         view: PoolView,
         settings: Settings,
+        firsts: FirstKinds,
     ) -> "TakeBack":
         """What the workload could take once the pods in `gone` no longer count in their queues."""
         workload, need, project = pending.workload, pending.need(), leaf.project
@@ -80,6 +84,8 @@ class TakeBack:
             and "reclaim" in settings.stages,
             can_preempt=can_take and "preempt" in settings.stages,
             freed=freed,
+            is_first=firsts.is_first(workload, project),
+            firsts=firsts,
         )
 
     def could_take(self, leaf: Queue, other: WorkloadView, amounts: Amounts, after_s: int) -> bool:
@@ -137,14 +143,12 @@ class TakeBack:
 
     def precedes(self, leaf: Queue, other: WorkloadView) -> bool:
         """Whether it precedes `other` in the same project, by kind within quota or by priority."""
-        mine = self.workload
         if leaf.project is not self.leaf.project:
             return False
-        is_first = mine.kind in FIRST_KINDS
-        if is_first is (other.kind in FIRST_KINDS):
-            return other.priority < mine.priority
-        # Training may precede sessions that are above quota. In doubt the answer is no.
-        return is_first and (self.is_in_quota or other.priority < mine.priority)
+        is_lower = other.priority < self.workload.priority
+        if is_lower is self.is_first:
+            return is_lower
+        return not self.firsts.is_first(other, leaf.project)
 
 
 def _is_within(held: Sequence[int], bound: Sequence[int]) -> bool:

@@ -25,35 +25,61 @@ FIRST_KINDS: Final = ("inference", "interactive", "build")
 class _Project:
     """Workloads of the first kinds and non-preemptible ones of a project in a node pool.
 
-    `held` is their total allocation, `held_by` the allocation by workload key. `running` has the
-    preemptible ones. Requests in MiB are measured on `card_mib`, the pool's smallest card.
+    `held_by` is the allocation by workload key. `running` has the preemptible ones that run,
+    `held_by_others` is the allocation of all others. Requests in MiB are measured on `card_mib`,
+    the pool's smallest card.
     """
 
     queue: Queue
     card_mib: int
-    held: Amounts = NOTHING
     held_by: dict[str, Amounts] = field(default_factory=dict)
+    held_by_others: Amounts = NOTHING
     running: dict[str, WorkloadView] = field(default_factory=dict)
     _first: dict[str, WorkloadView] | None = None
+    _first_size: Amounts = NOTHING
+    _before: dict[int, Amounts] = field(default_factory=dict)
+    _ranked: list[tuple[WorkloadView, Amounts]] = field(default_factory=list)
 
     def count(self, key: str, amounts: Amounts) -> None:
         """Add to the allocation of the workload."""
-        self.held = _plus(self.held, amounts)
         self.held_by[key] = _plus(self.held_by.get(key, NOTHING), amounts)
+        if key not in self.running:
+            self.held_by_others = _plus(self.held_by_others, amounts)
+            # As long as all of these fit, the others do not change which workloads they are.
+            if self._first and not self._fits(_plus(self.held_by_others, self._first_size)):
+                self._first = None
 
     def first(self) -> Mapping[str, WorkloadView]:
         """The workloads of `running` that precede training."""
         if self._first is None:
-            self._first, total = {}, self.held_by_others()
-            for each in sorted(self.running.values(), key=by_priority):
-                more = _plus(total, size_of(each, self.card_mib))
-                if all(map(le, more, self.queue.quota)):
+            self._first, total = {}, self.held_by_others
+            self._before.clear()
+            self._ranked = self._ranked or [
+                (each, size_of(each, self.card_mib))
+                for each in sorted(self.running.values(), key=by_priority)
+            ]
+            for each, size in self._ranked:
+                more = _plus(total, size)
+                if self._fits(more):
                     total, self._first[each.key] = more, each
+            self._first_size = _minus(total, self.held_by_others)
         return self._first
 
-    def held_by_others(self) -> Amounts:
-        """The allocation of workloads that are not in `running`."""
-        return _minus(self.held, sum_amounts([self.held_by[key] for key in self.running]))
+    def size_before(self, priority: int) -> Amounts:
+        """The sizes of all in `first` with this priority or a higher one."""
+        first = self.first()
+        if priority not in self._before:
+            sizes = (
+                size
+                for each, size in self._ranked
+                if each.key in first and each.priority >= priority
+            )
+            self._before[priority] = sum_amounts(sizes)
+        return self._before[priority]
+
+    def _fits(self, amounts: Amounts) -> bool:
+        """Whether the amounts are within the project's quota."""
+        return all(map(le, amounts, self.queue.quota))
 
 
 @dataclass(slots=True, eq=False)
@@ -64,10 +90,6 @@ class FirstKinds:
     queues: Mapping[str, PoolQueues]
     _projects: dict[Queue, _Project] | None = None
     _started: list[tuple[Queue, str, Amounts]] = field(default_factory=list)
-
-    def held(self, project: Queue) -> Amounts:
-        """Their allocation in the queue's pool. The first call costs a pass over all workloads."""
-        return self._of(project).held
 
     def start(self, workload: WorkloadView, leaf: Queue, amounts: Amounts) -> None:
         """The workload is placed in this cycle."""
@@ -90,9 +112,8 @@ class FirstKinds:
         of = self._of(project)
         if workload.key in of.running:
             return workload.key in of.first()
-        before = [each for each in of.first().values() if each.priority >= workload.priority]
-        sizes = (size_of(each, of.card_mib) for each in (*before, workload))
-        total = sum_amounts([of.held_by_others(), *sizes])
+        before = _plus(of.held_by_others, of.size_before(workload.priority))
+        total = _plus(before, size_of(workload, of.card_mib))
         total = _minus(total, of.held_by.get(workload.key, NOTHING))
         return all(map(le, total, project.quota))
 
@@ -117,9 +138,9 @@ class FirstKinds:
             leaf = queues.leaf_of(workload) if queues is not None else None
             if queues is not None and leaf is not None:
                 of = self._of(leaf.project)
-                of.count(workload.key, held_amounts(pod, queues.smallest_card_mib))
                 if workload.is_preemptible:
                     of.running[workload.key] = workload
+                of.count(workload.key, held_amounts(pod, queues.smallest_card_mib))
 
 
 def size_of(workload: WorkloadView, card_mib: int) -> Amounts:

@@ -171,13 +171,16 @@ class JobQueue:
             return self.kinds or self.rest
         first, other = self.kinds[-1], self.rest[-1]
         # A non-preemptible workload is bound to quota too, so only priority decides against it.
-        precedes = other[-1].workload.is_preemptible and self._fits_quota(first[-1])
-        return self.kinds if precedes or first < other else self.rest
+        precedes = first < other or (
+            other[-1].workload.is_preemptible and self._fits_quota(first[-1])
+        )
+        return self.kinds if precedes else self.rest
 
     def _fits_quota(self, pending: Pending) -> bool:
-        project, need = self.leaf.project, pending.need()
-        is_preemptible = pending.workload.is_preemptible
-        has = self.firsts.held(project) if is_preemptible else frozen(project.allocated_np)
+        project, need, workload = self.leaf.project, pending.need(), pending.workload
+        if workload.is_preemptible:
+            return self.firsts.is_first(workload, project)
+        has = frozen(project.allocated_np)
         return all(has[r] + need[r] <= project.quota[r] for r in RESOURCES if need[r])
 
 
