@@ -390,13 +390,14 @@ def _is_ungated(pending: Pending) -> bool:
 def _beside_used_quotas(queues: PoolQueues, queue: Queue, exceeded: Sequence[Queue]) -> int:
     """The milli-GPUs that the used quotas of the sibling queues leave to the queue.
 
-    The whole is what the parent deserves; if it is in `exceeded`, what is left to it by this rule.
+    The whole is what the parent deserves of the pool; if it is in `exceeded`, what is left to it by
+    this rule.
     """
     parent = queue.parent
     if parent is None:
         whole, siblings = queues.capacity[GPU], queues.roots
     else:
-        whole, siblings = parent.deserves[GPU], parent.children
+        whole, siblings = min(parent.deserves[GPU], queues.capacity[GPU]), parent.children
         if parent in exceeded:
             whole = _beside_used_quotas(queues, parent, exceeded)
     return whole - sum(

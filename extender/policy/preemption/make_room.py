@@ -174,9 +174,10 @@ class NodeClearing:
         return has_groups(self._context.candidates.workloads[w]) and any(u.w == w for u in units)
 
     def _rivals_of(self, ix: int) -> list[int]:
-        """The running rivals that keep the pod off node `ix`."""
+        """The running rivals that keep the pod off node `ix`. Those of small workloads come first:
+        a queue has to be above what it keeps before each eviction, but not after the last."""
         candidates, labels = self._context.candidates, self._context.session.snapshot.nodes.labels
-        return [
+        found = [
             p
             for p, keys in self._rivals.items()
             if candidates.is_here[p]
@@ -186,6 +187,8 @@ class NodeClearing:
                 for key in keys
             )
         ]
+        size, owner, pods = candidates.whole_amounts, candidates.owner, candidates.pods
+        return sorted(found, key=lambda p: (size[3 * owner[p]], pods[p].uid))
 
     def _note_if_protected(self, p: int) -> None:
         """Note a pod that a budget protects, so that other victims are tried."""
