@@ -11,6 +11,7 @@ import json
 import math
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 
@@ -24,6 +25,7 @@ from extender.scenario.run import run_cycle
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries
 from tests.scenarios.judge.rules import firm_rules_broken, needless_victims
+from tests.scenarios.repeatable import same_draws
 from tests.scenarios.wide_clusters import crowded_entries, wide_entries
 from tests.tools.plan_hash import drawn
 
@@ -90,7 +92,8 @@ def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
             nonlocal n_done
             n_done += run_to_rest(entry, victims)
 
-        run_some()
+        with same_draws() if IS_REPEATED else nullcontext():
+            run_some()
 
 
 def _run_drawn(entry: Entry, victims: "Victims") -> int:
