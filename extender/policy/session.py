@@ -50,7 +50,7 @@ class Session:
     `yielding`, which are served after preemption, and `left_out`, which are not served in this
     round but count in the shares. `blocked` are those of which a chunk did not fit in `allocate`,
     by pool. `is_any_above_share`: work starts that lifts its queue above its share. `gone` are the
-    UIDs of pods that this cycle evicts or moves, or whose nominations it drops.
+    UIDs of pods that this cycle evicts or moves, or of which it drops the nomination.
     """
 
     snapshot: Snapshot

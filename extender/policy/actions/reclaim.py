@@ -34,7 +34,7 @@ fair shares a little. So a project that has its quota reclaims only up to its sh
 `PoolView.reclaim_band_percent` of it, in whole GPUs; free cards may fill the rest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import gt
 from typing import Final
@@ -285,17 +285,14 @@ class _ReclaimRule(PreemptionRule):
     def _counts_what_runs(self, leaf: Queue, statement: Statement) -> bool:
         """Whether each compared queue that gives up nominations and running pods would still be
         above what it keeps if the nominations went first."""
-        candidates, level_of = statement.candidates, levels_of(leaf)
+        candidates = statement.candidates
         last: dict[Queue, tuple[int, Amounts]] = {}
         with_nominations: set[Queue] = set()
-        for unit in statement.units.values():
-            path, level = compared(candidates.leaves[unit.w], level_of)
-            if level < 0:
-                continue
-            if candidates.pods[unit.pods[0]].state == "nominated":
-                with_nominations.add(path[-1])
+        for queue, level, pods in _lost_units(leaf, statement):
+            if candidates.pods[pods[0]].state == "nominated":
+                with_nominations.add(queue)
             else:
-                last[path[-1]] = level, candidates.amounts_of(unit.pods)
+                last[queue] = level, candidates.amounts_of(pods)
         for queue in with_nominations & last.keys():
             level, amounts = last[queue]
             is_for_share = any(self.preemptor.surplus[level])
@@ -308,13 +305,11 @@ class _ReclaimRule(PreemptionRule):
     def _had_more(self, leaf: Queue, statement: Statement) -> bool:
         """Whether `_has_more` holds for all victim queues with what they held right before this
         plan. The floors are set by what they held when the rule was made."""
-        candidates, level_of = statement.candidates, levels_of(leaf)
         given: dict[Queue, tuple[int, Amounts]] = {}
-        for unit in statement.units.values():
-            path, level = compared(candidates.leaves[unit.w], level_of)
-            if level >= 0 and any(self.preemptor.surplus[level]):
-                _, before = given.get(path[-1], (level, (0, 0, 0)))
-                given[path[-1]] = level, sum_amounts((before, candidates.amounts_of(unit.pods)))
+        for queue, level, pods in _lost_units(leaf, statement):
+            if any(self.preemptor.surplus[level]):
+                _, before = given.get(queue, (level, (0, 0, 0)))
+                given[queue] = level, sum_amounts((before, statement.candidates.amounts_of(pods)))
         return all(
             self._queue_had_more(queue, leaf.chain[level], amounts, self.preemptor.surplus[level])
             for queue, (level, amounts) in given.items()
@@ -330,6 +325,16 @@ class _ReclaimRule(PreemptionRule):
             amounts[r] and before[r] > keep[r] and _has_more(queue, before, peer, surplus, r)
             for r in RESOURCES
         )
+
+
+def _lost_units(leaf: Queue, statement: Statement) -> Iterator[tuple[Queue, int, Sequence[int]]]:
+    """The pods of each evicted unit with the queue that is compared, and its level in the chain of
+    the preemptor's queue `leaf`."""
+    level_of = levels_of(leaf)
+    for unit in statement.units.values():
+        path, level = compared(statement.candidates.leaves[unit.w], level_of)
+        if level >= 0:
+            yield path[-1], level, unit.pods
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:

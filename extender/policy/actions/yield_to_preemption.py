@@ -22,7 +22,7 @@ _MOST_BLOCKED: Final = 4
 
 @dataclass(slots=True)
 class _Blocked:
-    """A workload whose `chunk` does not fit. The last two fields are computed on first use."""
+    """A workload and its `chunk` that does not fit; the last two are computed on first use."""
 
     leaf: Queue
     pending: Pending
@@ -44,7 +44,7 @@ class YieldToPreemption:
             self._register(leaf, pending, chunk)
 
     def add(self, leaf: Queue, pending: Pending) -> None:
-        """Add a workload whose next chunk does not fit."""
+        """Add a workload; its next chunk does not fit."""
         chunk = pending.chunk
         if self._register(leaf, pending, chunk):
             self.session.blocked.setdefault(self.pool, []).append((leaf, pending, chunk))

@@ -234,8 +234,8 @@ def _divide_quotas(all_queues: Sequence[Queue], wants: Sequence[_Wants]) -> None
 
 
 def _equal_parts(amount: int, rooms: Sequence[int]) -> list[int]:
-    """Parts up to each room, and what is left in equal parts on top. All are rounded down: one
-    part that were larger by a thousandth would decide who has the odd GPU."""
+    """Parts up to each room, and what is left in equal parts on top. All are rounded down:
+    the odd GPU would always go by a part that is larger by a thousandth."""
     left, n_left, most = amount, len(rooms), amount
     for room in sorted(rooms):
         most = left // n_left
