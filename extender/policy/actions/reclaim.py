@@ -364,18 +364,16 @@ def _protect_gpu_quotas(
 ) -> bytearray:
     """Protect pods with GPUs, except those that their queues hold above GPU quotas, cheapest first:
     reclaiming CPU must not evict GPU work within a quota."""
-    found, left = bytearray(is_safe), dict[Queue, int]()
-    cheapest_first = sorted(
-        range(len(candidates.pods)),
-        key=lambda p: (candidates.rank[candidates.owner[p]], candidates.lost[p], -p),
-    )
-    for p in cheapest_first:
-        if not candidates.pods[p].demand.is_gpu_work:
-            continue
-        gpu = candidates.amounts[3 * p]
-        path, _ = compared(candidates.leaves[candidates.owner[p]], level_of)
-        if all(left.setdefault(q, q.allocated[GPU] - q.quota[GPU]) >= gpu for q in path):
-            left.update((q, left[q] - gpu) for q in path)
+    owner, rank, lost = candidates.owner, candidates.rank, candidates.lost
+    path_of = {leaf: compared(leaf, level_of)[0] for leaf in {*candidates.leaves}}
+    left = {q: q.allocated[GPU] - q.quota[GPU] for path in path_of.values() for q in path}
+    is_gpu_work = [demand.is_gpu_work for demand, _ in candidates.shapes]
+    with_gpus = [p for p, shape in enumerate(candidates.shape) if is_gpu_work[shape]]
+    found = bytearray(is_safe)
+    for p in sorted(with_gpus, key=lambda p: (rank[owner[p]], lost[p], -p)):
+        gpu, path = candidates.amounts[3 * p], path_of[candidates.leaves[owner[p]]]
+        if all(left[queue] >= gpu for queue in path):
+            left.update((queue, left[queue] - gpu) for queue in path)
         else:
             found[p] = NOTHING
     return found

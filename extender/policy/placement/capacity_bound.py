@@ -39,6 +39,9 @@ class CapacityBound:
 
     def allows(self, pending: Pending, pool: str) -> bool:
         """Whether the empty ready nodes of the pool could hold the next chunk or an alternative."""
+        if pending.is_single:
+            # Nearly all work; it has no alternatives and no topology rule.
+            return self._allows(pending.shapes[0], pool)
         return self._allows_chunk(pending, pending.chunk, pending.shapes, pool) or any(
             self._allows_chunk(pending, chunk, shapes_of(chunk), pool)
             for chunk in pending.other_chunks()

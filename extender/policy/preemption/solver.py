@@ -183,9 +183,10 @@ class Preemption:
                 ix = ix_of.get(pod.node)
                 if ix is not None:
                     shape = pod.demand, id(pod.constraints)
-                    if shape not in found:
-                        found[shape] = pod.constraints, set()
-                    found[shape][1].add(ix)
+                    known = found.get(shape)
+                    if known is None:
+                        known = found[shape] = pod.constraints, set()
+                    known[1].add(ix)
         return found
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:

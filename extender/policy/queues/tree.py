@@ -65,8 +65,9 @@ class PoolQueues:
 
     def leaf_of(self, workload: WorkloadView) -> Queue | None:
         """The queue that the workload's pods are charged to; None if its project is unknown."""
-        own = self.by_workload.get(workload.key)
-        return own or self.leaf(workload.project, workload.user)
+        if self.by_workload and (own := self.by_workload.get(workload.key)) is not None:
+            return own
+        return self.leaf(workload.project, workload.user)
 
     def leaf(self, project: str, user: str) -> Queue | None:
         """The user's queue if the project's workloads name users, else the project's."""
