@@ -89,6 +89,7 @@ def warnings(case: PodCase) -> Iterator[str]:
     unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]
     if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
         yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
+    yield from _larger_than_all(case)
     mib = case.demand.gpu_memory_mib
     if 0 < mib < SMALL_MIB and not case.translation:
         yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
@@ -99,6 +100,34 @@ def warnings(case: PodCase) -> Iterator[str]:
         said = ", ".join(f"{key}: {value}" for key, value in sorted(case.translation.notes.items()))
         whole = f"{names.NVIDIA_GPU}: {case.translation.whole}" if case.translation.whole else ""
         yield f"Ballast reads this pod's GPU request as {said or whole}"
+
+
+def _larger_than_all(case: PodCase) -> Iterator[str]:
+    """Warns about a request that no node holds, by the statuses of the pod's node pools."""
+    demand = case.demand
+    most_gpus, most_mib = 0, 0
+    for name in case.pool_names:
+        pool = case.pools.get(name)
+        if pool is None or not pool.status.largest_node_gpus:
+            # The sizes of its nodes are not known.
+            return
+        grows = pool.spec.elastic
+        most_gpus = max(most_gpus, pool.status.largest_node_gpus, grows.node.gpus if grows else 0)
+        most_mib = max(
+            most_mib, pool.status.largest_card_mib, grows.node.gpu_memory_mib if grows else 0
+        )
+    pools = f"node pool {', '.join(case.pool_names):.80}"
+    if demand.devices > most_gpus:
+        yield (
+            f"the pod will not start on the nodes that there are: it asks for {demand.devices} GPUs"
+            f" of one node, and no node of {pools} has more than {most_gpus}"
+        )
+    elif demand.gpu_memory_mib > most_mib:
+        yield (
+            f"the pod will not start on the nodes that there are: it asks for"
+            f" {demand.gpu_memory_mib} MiB of a card, and no card of {pools} has more than"
+            f" {most_mib} MiB"
+        )
 
 
 def _without_effect(case: PodCase, notes: Mapping[str, str]) -> Iterator[str]:

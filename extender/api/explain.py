@@ -47,6 +47,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "capacity": f"Healthy cards of the pool, {_GPUS}.",
         "allocated": f"GPU capacity that pods hold in the pool, {_GPUS}.",
         "fragmented": f"Free capacity on partly used cards, {_GPUS}.",
+        "largestNodeGpus": "The most healthy cards that one node of the pool has.",
+        "largestCardMiB": "The most memory, in MiB, that all healthy cards of one node have.",
         "conditions": "Valid: whether the figures and names of the spec are accepted.",
     },
     "GpuNodeSpec": {
@@ -68,8 +70,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "pending": "Number of pods that are not bound.",
         "scheduled": "Number of bound pods, those that run included.",
         "running": "Number of pods that have started.",
-        "conditions": "Scheduled: whether the required pods are bound, and if not, why. Stale:"
-        " fewer pods run than the minimum.",
+        "conditions": "Scheduled: whether the required pods are bound, and if not, why. Valid:"
+        " False while its priority class does not exist. Stale: fewer pods run than the minimum.",
     },
     "GpuProject": {"spec": "Namespaces, quotas, limits and weights of the project."},
     "GpuTopology": {"spec": "The levels of the topology."},
@@ -131,7 +133,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "allocated": f"GPU capacity that the queue's pods hold, {_GPUS}.",
         "borrowed": f"GPU capacity that the queue's pods hold above its quota, {_GPUS}.",
         "requested": f"GPU capacity that running and pending pods request, {_GPUS}.",
-        "waiting": f"GPU capacity that pending pods request, {_GPUS}.",
+        "waiting": f"GPU capacity that pending pods request, {_GPUS}. A pod that may use several"
+        " node pools counts once.",
         "pendingPods": "Number of pending pods.",
         "runningPods": "Number of pods that hold cards.",
     },

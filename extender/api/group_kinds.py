@@ -170,7 +170,8 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class GpuPodGroupStatus(Struct, rename="camel", kw_only=True):
-    """Numbers of pods. Condition types: `Scheduled`, and `Stale` while too few of its pods run."""
+    """Numbers of pods. Condition types: `Scheduled`; `Valid`, false while its priority class does
+    not exist; and `Stale` while too few of its pods run."""
 
     observed_generation: Natural = 0
     project: str = ""

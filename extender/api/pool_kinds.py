@@ -254,6 +254,8 @@ class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):
     capacity: str = "0"
     allocated: str = "0"
     fragmented: str = "0"
+    largest_node_gpus: Natural = 0
+    largest_card_mib: Natural = field(default=0, name="largestCardMiB")
     past: PastUse | None = None
     conditions: list[Condition] = field(default_factory=list)
 

@@ -187,6 +187,12 @@ def format_cpus(milli: int) -> str:
     return f"{format_gpus(milli)} CPU"
 
 
+def format_mib(mib: int) -> str:
+    """MiB as text: `20 GiB`, or `500 MiB` if it is not a whole number of GiB."""
+    gib, rest = divmod(mib, 1024)
+    return f"{mib} MiB" if rest else f"{gib} GiB"
+
+
 def format_tenths(milli: int) -> str:
     """Milli-GPU as GPUs with one decimal, rounded down, for shares and allocations."""
     return f"{milli // MILLI_PER_GPU}.{milli % MILLI_PER_GPU // 100}"

@@ -48,7 +48,20 @@ async def _ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
         headers=where.headers,
     )
     async with connected as client:
+        client.on_warning = _Warnings()
         return await work(client)
+
+
+class _Warnings:
+    """Prints each warning of the API server once, as kubectl does."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        if text not in self._printed:
+            self._printed.add(text)
+            click.echo(f"Warning: {plain(text)}", err=True)
 
 
 def answer_to(where: Where, call: Call) -> Answer:

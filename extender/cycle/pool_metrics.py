@@ -19,11 +19,14 @@ _LABELS: Final = ("node_pool",)
 class PoolSums:
     """Nodes of a pool, and milli-GPU of their healthy cards.
 
-    `free_whole` is free on unused cards, `free_pieces` is free on partly used ones.
+    `free_whole` is free on unused cards, `free_pieces` is free on partly used ones. `largest` is
+    the capacity of the node with the most cards, `largest_mib` the largest memory of a card.
     """
 
     nodes: int = 0
     capacity: int = 0
+    largest: int = 0
+    largest_mib: int = 0
     free_whole: int = 0
     free_pieces: int = 0
 
@@ -47,6 +50,8 @@ def pool_sums(snapshot: Snapshot) -> dict[str, PoolSums]:
         total = sums.setdefault(table.pool[ix], PoolSums())
         total.nodes += 1
         total.capacity += cards.capacity_milli[ix]
+        total.largest = max(total.largest, cards.capacity_milli[ix])
+        total.largest_mib = max(total.largest_mib, cards.card_mib[ix])
         for milli in cards.free_of(ix):
             if milli >= MILLI_PER_GPU:
                 total.free_whole += milli

@@ -30,6 +30,7 @@ from extender.kube.errors import (
 )
 from extender.kube.failpoint import reach
 from extender.kube.lines import CutLine, LineSplitter
+from extender.kube.warnings import read_warnings
 
 JSON: Final = "application/json"
 
@@ -113,6 +114,8 @@ class Transport:
         #: Called right before each fenced write is sent or repeated; an exception stops the write.
         #: The leader's fence (`Leadership.check`) goes here.
         self.before_write: Callable[[], None] | None = None
+        #: Called with each warning of the API server about a request that it executed.
+        self.on_warning: Callable[[str], None] | None = None
 
     async def close(self) -> None:
         """Close the connections; requests in flight fail."""
@@ -212,6 +215,9 @@ class Transport:
             raise _error_of(response, body, call)
         if call.is_write:
             reach("after", call.method, call.about)
+        if self.on_warning is not None:
+            for text in read_warnings(response.headers.getall("Warning", ())):
+                self.on_warning(text)
         self._budget.earn()
         return body
 

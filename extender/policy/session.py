@@ -280,10 +280,6 @@ class Session:
         """All placements of the workload in this cycle."""
         return [*self.reserved_now(key), *self.nominated_now(key)]
 
-    def is_served(self, key: str) -> bool:
-        """Whether this cycle places any pod of the workload."""
-        return (key, "reserved") in self._placed or (key, "nominated") in self._placed
-
     def served(self) -> set[str]:
         """Keys of all workloads with pods that this cycle places."""
         return {key for key, _ in self._placed}

@@ -22,7 +22,7 @@ from extender.shadow.answers import (
 )
 from extender.state.model import GPU, UNLIMITED, PodView, WorkloadView
 from extender.view.line import as_time
-from extender.view.picture import Picture, asked_milli, is_limited, leaving, waits
+from extender.view.picture import Picture, is_limited, leaving, waits
 from extender.view.simulate import fates_of, format_hours, lost_milli_seconds
 
 #: Limit on lines of the report: a week of a busy cluster has more, and they are counted.
@@ -193,14 +193,14 @@ class Record:
                 self._keys["waits"].add(each.key)
                 if "starts" in fate:
                     self._keys["starts"].add(each.key)
-                known = self._wait_of(each)
+                known = self._wait_of(picture, each)
                 if known is not None:
                     self._note_wait(picture, known, fate)
             elif (met := self._work.get(_identity(each))) is not None and not met.end_s:
                 started = [pod.started_at for pod in each.pods if pod.started_at]
                 _end(met, "started", min(max(started, default=now_s), now_s))
 
-    def _wait_of(self, workload: WorkloadView) -> _Work | None:
+    def _wait_of(self, picture: Picture, workload: WorkloadView) -> _Work | None:
         """The workload's current wait, a new one if it has run since; None in a full report."""
         identity = _identity(workload)
         known = self._work.get(identity)
@@ -209,7 +209,7 @@ class Record:
         if len(self._waits) >= MOST_LINES:
             self._left_out.add(identity)
             return None
-        known = self._work[identity] = _new_work(workload, known.end_s if known else 0)
+        known = self._work[identity] = _new_work(picture, workload, known.end_s if known else 0)
         self._waits.append(known)
         return known
 
@@ -283,13 +283,13 @@ def _identity(workload: WorkloadView) -> tuple[str, int]:
     return workload.key, workload.created_at
 
 
-def _new_work(workload: WorkloadView, not_before_s: int) -> _Work:
+def _new_work(picture: Picture, workload: WorkloadView, not_before_s: int) -> _Work:
     since_s = max(workload.waits_since or workload.created_at, not_before_s)
     line = ShadowWork(
         workload=workload.key,
         project=workload.project,
         pods=sum(map(waits, workload.pods)),
-        request=format_gpus(asked_milli(workload, is_waiting_only=True)),
+        request=format_gpus(picture.asked_milli(workload, is_waiting_only=True)),
         waits_since=as_time(since_s),
         seconds=0,
         outcome="waits",
@@ -314,7 +314,7 @@ def _of_now(picture: Picture) -> dict[str, _Sums]:
             found[queue].held += share.allocated[GPU]
     for workload in snapshot.workloads.values():
         if workload.project in found:
-            found[workload.project].waiting += asked_milli(workload, is_waiting_only=True)
+            found[workload.project].waiting += picture.asked_milli(workload, is_waiting_only=True)
     for given in plan.admissions:
         if given.workload.project in found:
             found[given.workload.project].given += sum(each.milli for each in given.placements)

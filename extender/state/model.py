@@ -218,7 +218,8 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     `stale_since` is when it fell below its minimum (None: it did not); it may stay below for
     `stale_grace_s` (None: for ever).
     `replica` is None if its owner states no floor. Every cycle decides which replicas are protected
-    (`policy.workloads.floors`); `is_preemptible` does not tell.
+    (`policy.workloads.floors`); `is_preemptible` does not tell. `unknown_class` is the priority
+    class that its group names, if it does not exist.
     """
 
     key: str
@@ -243,6 +244,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     stale_grace_s: int | None = None
     weight: int = 1
     replica: ReplicaOf | None = None
+    unknown_class: str = ""
     problem: Refused | None = None
     doubt: Refused | None = None
 

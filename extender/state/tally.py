@@ -12,7 +12,7 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
-from extender.state.model import Amounts, PodView, WorkloadView
+from extender.state.model import GPU, Amounts, PodView, WorkloadView
 from extender.state.nodes import NodeTable
 
 #: (node pool, project, user); the user is empty if the workload names none.
@@ -118,7 +118,7 @@ class Tally:
         """The tally of these workloads, counted from scratch: one pass over all pods."""
         tally = cls()
         tally._pool_of = _pools_of(nodes)
-        tally._card_mib = _smallest_cards(nodes)
+        tally._card_mib = smallest_cards(nodes)
         for workload in workloads.values():
             tally._count(workload, 1)
         return tally
@@ -146,7 +146,7 @@ class Tally:
         Costs one pass over the nodes, and one over the workloads if a node came, went or changed
         its pool. If the smallest card of a pool changed, everything is counted anew.
         """
-        card_mib, pool_of = _smallest_cards(nodes), _pools_of(nodes)
+        card_mib, pool_of = smallest_cards(nodes), _pools_of(nodes)
         if card_mib != self._card_mib:
             fresh = Tally.of(nodes, workloads)
             self.sums, self.fractions = fresh.sums, fresh.fractions
@@ -174,6 +174,20 @@ class Tally:
         for _, project, user in self.sums:
             users.setdefault(project, set()).add(user)
         return {project: names for project, names in users.items() if names != {""}}
+
+    def pending_milli(self, workload: WorkloadView) -> dict[str, int]:
+        """Milli-GPU that the workload's pending pods request, in each of its node pools."""
+        waiting = startable(workload) if workload.problem is None else ()
+        sizes = {pool: self._card_mib.get(pool, 0) for pool in workload.pools}
+        return {
+            pool: sum(pod_amounts(pod.demand, mib)[GPU] for pod in waiting)
+            for pool, mib in sizes.items()
+        }
+
+    @property
+    def card_sizes(self) -> Mapping[str, int]:
+        """MiB of the smallest card in each node pool, by which requests in MiB are counted."""
+        return self._card_mib
 
     def _count(self, workload: WorkloadView, sign: int) -> None:
         """Add the workload's part to the sums, or subtract it if `sign` is -1."""
@@ -274,7 +288,7 @@ def _pools_of(nodes: NodeTable) -> dict[str, str]:
     return {name: pool[ix] for name, ix in nodes.cards.ix.items()}
 
 
-def _smallest_cards(nodes: NodeTable) -> dict[str, int]:
+def smallest_cards(nodes: NodeTable) -> dict[str, int]:
     """MiB of the smallest card on the ready nodes of each pool that has any card."""
     smallest: dict[str, int] = {}
     for pool, mib, is_ready in zip(nodes.pool, nodes.cards.card_mib, nodes.is_ready, strict=True):

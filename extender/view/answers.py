@@ -86,7 +86,7 @@ class QueueFigures(Answer):
 
 
 class Place(Answer):
-    """The workload's position in the queue, from 1: in its project, and in its node pool."""
+    """The workload's position in the queue, from 1: in its project, and in its node pools."""
 
     in_project: int
     of_project: int
@@ -111,6 +111,9 @@ class Forecast(Answer):
 class Explanation(Answer, kw_only=True):
     """Why a workload is pending, and what would let it start.
 
+    `gpu_memory` is the request in MiB or GiB, if all pods request memory of cards; `request` is
+    what their queue is charged for it. `queue` has the project's figures in the node pool of its
+    running pods, else in the first that it may use, and `other_queues` in its further pools.
     `published` is the reason that the controller gave the pods; `agrees` whether it is the same.
     `not_tried` are kinds of ways out that were not tried for lack of time.
     """
@@ -127,6 +130,7 @@ class Explanation(Answer, kw_only=True):
     priority: int
     is_preemptible: bool
     as_of: AsOf
+    gpu_memory: str = ""
     project: str = ""
     user: str = ""
     node_pools: list[str] = []
@@ -136,6 +140,7 @@ class Explanation(Answer, kw_only=True):
     help: str = ""
     place: Place | None = None
     queue: QueueFigures | None = None
+    other_queues: list[QueueFigures] = []
     forecast: Forecast | None = None
     checks: list[Check] = []
     ways_out: list[WayOut] = []
@@ -147,13 +152,15 @@ class Explanation(Answer, kw_only=True):
 
 
 class Waiting(Answer, kw_only=True):
-    """One line of a queue. Workloads of other namespaces have no name and no user."""
+    """One line of a queue. Workloads of other namespaces have no name and no user. `gpu_memory` as
+    in an Explanation."""
 
     position: int
     project: str
     request: str
     pods: int
     reason: str
+    gpu_memory: str = ""
     workload: str = ""
     is_group: bool = False
     user: str = ""

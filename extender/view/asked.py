@@ -29,7 +29,7 @@ from extender.view.answers import (
 )
 from extender.view.forecast import MOST_WORKLOADS, Foresight, Outlook
 from extender.view.line import NOT_IN_LINE
-from extender.view.picture import BadChangeError, Picture, admission_of, asked_milli, starts
+from extender.view.picture import BadChangeError, Picture, admission_of, starts
 from extender.view.simulate import apply, compare
 
 #: As many as a `Job` of a simulation may have.
@@ -96,7 +96,7 @@ def tell_of(
     foresight = Foresight(changed, None)
     untold = [
         each.key for each in known if _state(changed.plan, each) == "waits"
-        and not foresight.unstated_beside(each)
+        and not foresight.unstated_before(each)
     ]  # fmt: skip
     if untold:
         foresight = Foresight(changed, _look_ahead(changed, untold, is_late))
@@ -117,7 +117,7 @@ def _prospects(
             workload=key,
             state=state,
             project=workload.project,
-            request=format_gpus(asked_milli(workload)),
+            request=format_gpus(foresight.picture.asked_milli(workload)),
             stops=sum(each.beneficiary == key for each in plan.evictions),
             moves=sum(each.beneficiary == key for each in plan.moves),
         )

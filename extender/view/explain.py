@@ -5,8 +5,10 @@ implementation of a rule: a check runs the stages up to one and reports their re
 shown only if the workload was placed in the changed snapshot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace as replaced
 
 from extender.api.reasons import SENTENCES, Reason, Refused
 from extender.api.units import count_gpus, format_gpus
@@ -24,7 +26,7 @@ from extender.view.answers import (
 )
 from extender.view.figures import figures_of
 from extender.view.line import NOT_IN_LINE, as_time, place_of
-from extender.view.picture import Picture, asked_milli, is_limited, starts, waits
+from extender.view.picture import Picture, asked_memory, is_limited, starts, waits
 from extender.view.ways_out import IsLate, Trial, ways_out
 
 _NO_ROOM_ABOVE: Final = "no other queue is so far above its share that its pods would make the room"
@@ -73,7 +75,8 @@ def explain(
         user=workload.user,
         pods=len(workload.pods),
         waiting_pods=n_waiting,
-        request=format_gpus(asked_milli(workload)),
+        request=format_gpus(picture.asked_milli(workload)),
+        gpu_memory=asked_memory(workload),
         work_kind=workload.kind,
         priority=workload.priority,
         is_preemptible=workload.is_preemptible and workload.key not in plan.kept,
@@ -85,11 +88,14 @@ def explain(
     )
     if n_waiting:
         answer.waits_since = as_time(workload.waits_since or workload.created_at)
-    # The pool of its running pods, else the first that it may use.
-    placed = filter(None, map(picture.snapshot.nodes.pool_of, answer.nodes))
-    pool = next(iter((*placed, *workload.pools)), "")
-    if (workload.project, pool) in plan.shares:
-        answer.queue = figures_of(workload.project, pool, plan, picture.snapshot)
+    # The pools of its running pods, else those that it may use.
+    placed = list(filter(None, map(picture.snapshot.nodes.pool_of, answer.nodes)))
+    figures = [
+        figures_of(workload.project, pool, plan, picture.snapshot)
+        for pool in dict.fromkeys(placed or workload.pools)
+        if (workload.project, pool) in plan.shares
+    ]
+    answer.queue, answer.other_queues = next(iter(figures), None), figures[1:]
     if refused is None:
         return answer
     answer.reason = refused.reason
@@ -105,12 +111,20 @@ def try_ways(
 ) -> None:
     """Adds checks and ways out for a workload in the queue; each takes some decisions.
 
-    Once `is_late`, no further way out is tried.
+    Once `is_late`, no further node pool is checked and no further way out is tried.
     """
     refused = picture.plan.waits.get(workload.key)
-    if refused is not None and refused.reason not in NOT_IN_LINE:
-        explanation.checks = list(_checks(picture, workload))
-        explanation.ways_out, explanation.not_tried = ways_out(Trial(picture, workload, is_late))
+    if refused is None or refused.reason in NOT_IN_LINE:
+        return
+    by_pool: dict[str, list[Check]] = {}
+    pools = workload.pools or ("",)
+    for pool in pools:
+        if not by_pool or not is_late():
+            by_pool[pool] = list(_checks(picture, workload, pool))
+    explanation.checks = [*_merged(by_pool), *_new_nodes(picture, workload)]
+    explanation.ways_out, not_tried = ways_out(Trial(picture, workload, is_late))
+    unchecked = [f"checks in pool {pool}" for pool in pools if pool not in by_pool]
+    explanation.not_tried = unchecked + not_tried
 
 
 def _state(workload: WorkloadView, refused: Refused | None, n_waiting: int) -> State:
@@ -127,13 +141,34 @@ def _plain(refused: Refused, workload: WorkloadView) -> str:
     return detail or SENTENCES[refused.reason]
 
 
-def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
-    """The result of each stage for the workload, after the stages before it."""
+def _merged(by_pool: Mapping[str, Sequence[Check]]) -> Iterator[Check]:
+    """The checks of all node pools, each pool's beside the others'; one that is the same in every
+    pool is given once, without a pool."""
+    listed = [check for checks in by_pool.values() for check in checks]
+    for name in dict.fromkeys(check.name for check in listed):
+        checks = [check for check in listed if check.name == name]
+        if len(checks) == len(by_pool) and all(check == checks[0] for check in checks):
+            yield checks[0]
+            continue
+        for pool, found in by_pool.items():
+            yield from (
+                Check(f"{name} in {pool}", check.outcome, check.message)
+                for check in found
+                if check.name == name
+            )
+
+
+def _checks(picture: Picture, workload: WorkloadView, pool: str) -> Iterator[Check]:
+    """The result of each stage for the workload in one of its node pools, after the stages before
+    it."""
     stages: list[Stage] = []
-    last = ""
+    last, refused = "", None
+    here = picture
+    if len(workload.pools) > 1:
+        here = picture.changed(workloads=[replaced(workload, pools=(pool,))])
     for stage, name in _STAGES:
         stages.append(stage)
-        plan = picture.decided(stages)
+        plan = here.decided(stages)
         if starts(plan, workload):
             yield Check(name, "yes", "it gets its place so")
             return
@@ -142,11 +177,10 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         is_protected = refused is not None and refused.reason is Reason.VICTIMS_PROTECTED
         # A later stage repeats an earlier stage's reason.
         is_known = is_protected and message != last
-        why_not = "" if is_known else _why_not(picture, workload, stage, refused)
+        why_not = "" if is_known else _why_not((picture, pool), workload, stage, refused)
         yield Check(name, "no", why_not or message)
         last = message
-    yield from _new_nodes(picture, workload)
-    yield _limits(picture, workload, last)
+    yield _limits((picture, pool), workload, refused, last)
 
 
 def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
@@ -163,16 +197,17 @@ def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
 
 
 def _why_not(
-    picture: Picture, workload: WorkloadView, stage: Stage, refused: Refused | None
+    where: tuple[Picture, str], workload: WorkloadView, stage: Stage, refused: Refused | None
 ) -> str:
-    """Why an evicting stage does nothing for the workload; empty if its own reason is best."""
+    """Why an evicting stage does nothing for the workload in the pool; empty if its own reason is
+    best."""
+    picture, pool = where
     snapshot, shares = picture.snapshot, picture.plan.shares
-    pool = workload.pools[0] if workload.pools else ""
     mine = shares.get((workload.project, pool))
     if mine is None:
         return ""
     if stage == "reclaim":
-        more, held = asked_milli(workload, is_waiting_only=True), mine.allocated[GPU]
+        more, held = picture.asked_milli(workload, is_waiting_only=True), mine.allocated[GPU]
         if held + more > max(mine.fair_share[GPU], mine.quota[GPU]):
             return (
                 f"{workload.project} holds {count_gpus(held)}; with this work it would hold"
@@ -183,17 +218,18 @@ def _why_not(
         return "" if is_told else _NO_ROOM_ABOVE
     if stage == "preempt":
         lower = [
-            other
+            pod
             for other in snapshot.workloads.values()
             if other.project == workload.project
             and other.priority < workload.priority
             and other.is_preemptible
             and other.key not in picture.plan.kept
-            and any(pod.node for pod in other.pods)
+            for pod in other.pods
+            if pod.node and snapshot.nodes.pool_of(pod.node) == pool
         ]
         if not lower:
             return f"nothing of {workload.project} runs below priority {workload.priority}"
-        milli = sum(pod.held_milli for other in lower for pod in other.pods)
+        milli = sum(pod.held_milli for pod in lower)
         return (
             f"what {workload.project} runs below priority {workload.priority}"
             f" ({count_gpus(milli)}) would not make the room"
@@ -201,13 +237,19 @@ def _why_not(
     return ""
 
 
-def _limits(picture: Picture, workload: WorkloadView, message: str) -> Check:
-    """Whether a limit, or an exhausted budget, keeps the workload pending."""
-    refused = picture.plan.waits.get(workload.key)
+def _limits(
+    where: tuple[Picture, str], workload: WorkloadView, refused: Refused | None, message: str
+) -> Check:
+    """Whether a limit, or an exhausted budget, keeps the workload pending in the pool."""
+    picture, pool = where
     words = message if refused is None else f"{refused.reason} {message}"
     is_bound = any(each in words for each in (Reason.OVER_LIMIT, Reason.OVER_BUDGET))
+    mine = picture.plan.shares.get((workload.project, pool))
+    if mine is not None and refused is not None:
+        # This reason takes precedence over a limit.
+        is_np = refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
+        is_bound = is_bound or (is_np and mine.allocated[GPU] >= mine.limit[GPU])
     outcome: Outcome = "no" if is_bound else "yes"
-    mine = picture.plan.shares.get((workload.project, workload.pools[0] if workload.pools else ""))
     if mine is not None and mine.month and mine.month.is_spent_at(picture.snapshot.now_s):
         spent = spent_sentence(mine.month, mine.quota[GPU])
         return Check("limits", outcome, f"{workload.project} {spent}")

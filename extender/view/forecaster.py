@@ -84,7 +84,7 @@ def look_ahead(picture: Picture) -> Foresight:
     outlook = Outlook(snapshot.now_s, seen=seen, is_too_large=is_too_large)
     # A run is useful only for pending workloads that depend on stated run times alone.
     waiting = (snapshot.workloads[key] for key in picture.plan.waits if key in seen)
-    if not is_too_large and any(not foresight.unstated_beside(each) for each in waiting):
+    if not is_too_large and any(not foresight.unstated_before(each) for each in waiting):
         ahead = Ahead(picture, pause=_Rest())
         starts = dict(ahead.run())
         outlook = Outlook(snapshot.now_s, starts, seen, is_cut=ahead.is_cut)

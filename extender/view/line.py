@@ -9,7 +9,7 @@ from extender.api.units import api_time, format_gpus
 from extender.policy.placement.explain import NEVER
 from extender.state.model import WorkloadView
 from extender.view.answers import Place, Waiting
-from extender.view.picture import Picture, asked_milli, waits
+from extender.view.picture import Picture, asked_memory, waits
 
 #: The workload waits for its owner to act; other workloads pass it.
 NOT_IN_LINE: Final = frozenset(
@@ -44,7 +44,7 @@ def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
     if workload.key not in line:
         return None
     workloads, ahead = picture.snapshot.workloads, line[: line.index(workload.key) + 1]
-    pool = workload.pools[0] if workload.pools else ""
+    pools = set(workload.pools)
 
     def count(keys: list[str], of: Callable[[WorkloadView], bool]) -> int:
         return sum(of(workloads[key]) for key in keys)
@@ -53,7 +53,7 @@ def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
         return other.project == workload.project
 
     def is_of_pool(other: WorkloadView) -> bool:
-        return pool in other.pools
+        return not pools.isdisjoint(other.pools)
 
     return Place(
         in_project=count(ahead, is_of_project),
@@ -82,7 +82,8 @@ def waiting(
         entry = Waiting(
             position=positions.get(key, 0),
             project=workload.project,
-            request=format_gpus(asked_milli(workload, is_waiting_only=True)),
+            request=format_gpus(picture.asked_milli(workload, is_waiting_only=True)),
+            gpu_memory=asked_memory(workload, is_waiting_only=True),
             pods=sum(map(waits, workload.pods)),
             reason=refused.reason,
             never=NEVER in refused.detail,

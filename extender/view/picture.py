@@ -12,11 +12,12 @@ from msgspec.structs import replace as replaced
 
 from extender.api.demand import Demand
 from extender.api.kinds import Device
-from extender.api.units import MILLI_PER_GPU
+from extender.api.units import MILLI_PER_GPU, format_mib
 from extender.policy.decide import decide
 from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
 from extender.policy.scale_up import ScaleUps, left_waiting, scale_ups
 from extender.state.model import (
+    GPU,
     UNLIMITED,
     Figures,
     MonthHours,
@@ -26,6 +27,7 @@ from extender.state.model import (
 )
 from extender.state.nodes import NodeFacts
 from extender.state.snapshot import Snapshot
+from extender.state.tally import pod_amounts, smallest_cards
 
 #: Priority of a workload that states none.
 _USUAL_PRIORITY: Final = 50
@@ -60,6 +62,20 @@ class Picture:
     def scale_ups(self) -> ScaleUps:
         """Workloads that elastic node pools get new nodes for, and why others get none."""
         return scale_ups(self._copy(), left_waiting(self.plan))
+
+    @cached_property
+    def card_sizes(self) -> Mapping[str, int]:
+        """MiB of the smallest card of each node pool that has any card."""
+        return smallest_cards(self.snapshot.nodes)
+
+    def asked_milli(self, workload: WorkloadView, *, is_waiting_only: bool = False) -> int:
+        """Milli-GPU that the workload's pods hold or request, or only those of its pending pods.
+
+        A request in MiB counts as in its queue: by the smallest card of its first node pool.
+        """
+        mib = self.card_sizes.get(workload.pools[0], 0) if workload.pools else 0
+        pods = (p for p in workload.pods if not is_waiting_only or waits(p))
+        return sum(pod.held_milli or pod_amounts(pod.demand, mib)[GPU] for pod in pods)
 
     @property
     def is_decided(self) -> bool:
@@ -206,10 +222,13 @@ def leaving(plan: Plan) -> list[Eviction | Move]:
     return [*plan.evictions, *plan.moves]
 
 
-def asked_milli(workload: WorkloadView, *, is_waiting_only: bool = False) -> int:
-    """Milli-GPU that the workload's pods hold or request, or only those of its pending pods."""
+def asked_memory(workload: WorkloadView, *, is_waiting_only: bool = False) -> str:
+    """The memory of cards that the workload's GPU pods request, or only its pending ones, such as
+    `20 GiB`; empty unless all of them request memory."""
     pods = (p for p in workload.pods if not is_waiting_only or waits(p))
-    return sum(pod.held_milli or pod.demand.milli * pod.demand.devices for pod in pods)
+    asked = [pod.demand for pod in pods if pod.demand.is_gpu_work]
+    is_all = asked and all(demand.gpu_memory_mib for demand in asked)
+    return format_mib(sum(each.gpu_memory_mib * each.devices for each in asked)) if is_all else ""
 
 
 def waits(pod: PodView) -> bool:

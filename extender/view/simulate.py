@@ -223,7 +223,7 @@ def fates_of(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
         workload = picture.snapshot.workloads.get(key)
         if workload is not None:
             pods = [pod for pod in workload.pods if waits(pod)]
-            milli = sum(pod.demand.total_milli for pod in pods)
+            milli = picture.asked_milli(workload, is_waiting_only=True)
             detail = refused.detail.removeprefix(f"{key}: ")
             message = f"{refused.reason}: {detail}" if detail else refused.reason
             found.setdefault(key, {})["waits"] = (len(pods), milli, message)

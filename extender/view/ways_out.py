@@ -77,10 +77,15 @@ class Trial:
         """The change, and the further effects of its plan."""
         return WayOut(change, _effect(self.picture, plan))
 
-    @property
-    def pool(self) -> str:
-        """The workload's first node pool; empty if it has none."""
-        return self.workload.pools[0] if self.workload.pools else ""
+    def first_in_pools(self, attempt: Callable[["Trial", str], WayOut | None]) -> WayOut | None:
+        """The result in the first of the workload's node pools that has one; raises LateError."""
+        found = (attempt(self, pool) for pool in self.workload.pools)
+        return next(filter(None, found), None)
+
+    def project_in(self, pool: str) -> str:
+        """The project, with the pool if the workload may use several."""
+        project = self.workload.project
+        return f"{project} in pool {pool}" if len(self.workload.pools) > 1 else project
 
 
 def ways_out(trial: Trial) -> tuple[list[WayOut], list[str]]:
@@ -152,15 +157,19 @@ def _with_more_priority(trial: Trial) -> WayOut | None:
 
 
 def _with_more_quota(trial: Trial) -> WayOut | None:
+    return trial.first_in_pools(_with_more_quota_in)
+
+
+def _with_more_quota_in(trial: Trial, pool: str) -> WayOut | None:
     picture, project = trial.picture, trial.workload.project
-    mine = picture.plan.shares.get((project, trial.pool))
+    mine = picture.plan.shares.get((project, pool))
     if mine is None or not is_limited(mine.quota[GPU]):
         return None
     has = mine.quota[GPU] // MILLI_PER_GPU
     most = sum(picture.snapshot.nodes.cards.capacity_milli) // MILLI_PER_GPU
 
     def attempt(less: int) -> Plan | None:
-        quotas = {(project, trial.pool): (most - less) * MILLI_PER_GPU}
+        quotas = {(project, pool): (most - less) * MILLI_PER_GPU}
         try:
             return trial.plan_of(picture.changed(quotas=quotas))
         except BadChangeError:
@@ -169,19 +178,25 @@ def _with_more_quota(trial: Trial) -> WayOut | None:
     found = trial.most(0, most - has - 1, attempt)
     if found is None:
         return None
-    return trial.way(f"the quota of {project} is {most - found[0]} or more", found[1])
+    named = trial.project_in(pool)
+    return trial.way(f"the quota of {named} is {most - found[0]} or more", found[1])
 
 
 def _with_more_hours(trial: Trial) -> WayOut | None:
+    return trial.first_in_pools(_with_more_hours_in)
+
+
+def _with_more_hours_in(trial: Trial, pool: str) -> WayOut | None:
     project, now_s = trial.workload.project, trial.picture.snapshot.now_s
-    mine = trial.picture.plan.shares.get((project, trial.pool))
+    mine = trial.picture.plan.shares.get((project, pool))
     if mine is None or not mine.month or not mine.month.is_spent_at(now_s):
         return None
     used = mine.month.used if mine.month.is_known_at(now_s) else 0
     hours = used // PER_GPU_HOUR + 1
-    budgets = {(project, trial.pool): hours * PER_GPU_HOUR}
+    budgets = {(project, pool): hours * PER_GPU_HOUR}
     plan = trial.plan_of(trial.picture.changed(budgets=budgets))
-    return trial.way(f"gpuHoursPerMonth of {project} is {hours} or more", plan) if plan else None
+    named = trial.project_in(pool)
+    return trial.way(f"gpuHoursPerMonth of {named} is {hours} or more", plan) if plan else None
 
 
 #: Kinds of changes; those that the user can make come first.

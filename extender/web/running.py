@@ -6,15 +6,17 @@ from datetime import datetime
 
 import msgspec
 
+from extender.api import names
 from extender.api.demand import GROUP_LABELS, USER_LABELS, first_of, read_demand
+from extender.api.ledger import read_cards
 from extender.api.objects import Pod
 from extender.api.reasons import Refused
 from extender.api.units import api_time, format_gpus
 
 
 class Running(msgspec.Struct, frozen=True):
-    """Pods of one workload that have a node. `since` is RFC 3339; requests in MiB count as no GPUs,
-    because the pod alone does not determine them."""
+    """Pods of one workload that have a node. `since` is RFC 3339; a request in MiB counts as what
+    the pod's annotation says that it holds."""
 
     workload: str
     user: str
@@ -36,7 +38,9 @@ def running_of(pods: Iterable[Pod]) -> list[Running]:
         demand = None if pod.is_terminal or not pod.spec.node_name else read_demand(pod)
         if demand is None or isinstance(demand, Refused) or not demand.is_gpu_work:
             continue
-        members[_name_of(pod)].append((pod, demand.total_milli))
+        cards = read_cards(pod.metadata.annotation(names.ANNOTATION_CARDS))
+        held = sum(card.milli for card in cards)
+        members[_name_of(pod)].append((pod, held or demand.total_milli))
     found = [_running(name, listed) for name, listed in members.items()]
     return sorted(found, key=lambda each: (each.since, each.workload), reverse=True)
 

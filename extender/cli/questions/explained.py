@@ -32,7 +32,8 @@ def print_explanation(answer: Answer) -> None:
         _print_rows([("FORECAST", safe(forecasts.in_full(answer["forecast"])))])
     if answer.get("queue"):
         out.print()
-        show_list(How(), SHARES, lambda: {"items": [answer["queue"]]})
+        queues = [answer["queue"], *answer.get("otherQueues", ())]
+        show_list(How(), SHARES, lambda: {"items": queues})
     _print_pairs(out, "CHECKS", (_check(each) for each in answer.get("checks", ())))
     ways = answer.get("waysOut", ())
     _print_pairs(
@@ -52,8 +53,9 @@ def print_explanation(answer: Answer) -> None:
 def _print_head(out: "Console", answer: Answer) -> None:
     pods = "1 pod" if answer["pods"] == 1 else f"{answer['pods']} pods"
     kept = "preemptible" if answer["isPreemptible"] else "not preemptible"
+    memory = f" ({answer['gpuMemory']} of memory)" if answer.get("gpuMemory") else ""
     head = (
-        f"{answer.get('project', 'no project')}   {pods}, {gpus(answer['request'])}  "
+        f"{answer.get('project', 'no project')}   {pods}, {gpus(answer['request'])}{memory}  "
         f" {answer['workKind']} ({answer['priority']})   {kept}"
     )
     out.print(f"[bold]{safe(answer['workload'])}[/bold]   {safe(head)}", soft_wrap=True)
@@ -77,7 +79,8 @@ def _print_state(out: "Console", answer: Answer) -> None:
     if place := answer.get("place"):
         out.print(
             f"  {nth(place['inProject'])} of {place['ofProject']} in its project,"
-            f" {nth(place['inPool'])} of {place['ofPool']} in its node pool"
+            f" {nth(place['inPool'])} of {place['ofPool']} in its node"
+            f" {'pools' if len(answer.get('nodePools', ())) > 1 else 'pool'}"
         )
 
 

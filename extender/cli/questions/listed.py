@@ -28,7 +28,7 @@ QUEUE: Final = Listing(
         Column("WORKLOAD", "workload"),
         Column("PROJECT", "project"),
         Column("USER", "user"),
-        Column("GPUS", "request"),
+        Column("GPUS", lambda item: item.get("gpuMemory") or item["request"]),
         Column("PODS", "pods"),
         Column("KIND", "workKind"),
         Column("PRIORITY", "priority", is_wide=True),

@@ -20,6 +20,12 @@ _JOBS: Final = "/apis/batch/v1"
 _OURS: Final = f"/apis/{names.API_VERSION}"
 
 
+#: In the API server's message, if a webhook or policy of Ballast refused an object.
+_OUR_REFUSAL: Final = re.compile(
+    r"""webhook "[a-z.-]+\.ballast\.dev" denied|Policy '[a-z.-]+\.ballast\.dev' .* denied"""
+)
+
+
 class BadAskError(ValueError):
     """An option has an invalid value; the message says what is accepted."""
 
@@ -156,10 +162,12 @@ async def home_of(client: Client, project: str) -> str:
 async def submit(client: Client, objects: list[Answer], *, is_dry: bool) -> Answer:
     """Create the objects and return the Job. The Job owns the group, so they are deleted together.
 
-    Raises a KubeError if the Job cannot be created; then no group is left either.
+    Raises a KubeError if the Job cannot be created, or if Ballast would refuse its pods; then no
+    group is left either.
     """
     query = {"dryRun": "All"} if is_dry else {}
     *groups, job = objects
+    await _try_pod(client, job)
     for group in groups:
         await client.send(Call("POST", _path(group), query=query, body=group))
     try:
@@ -173,6 +181,25 @@ async def submit(client: Client, objects: list[Answer], *, is_dry: bool) -> Answ
     for group in () if is_dry else groups:
         await _set_owner(client, group, made)
     return made
+
+
+async def _try_pod(client: Client, job: Answer) -> None:
+    """Create a pod of the Job in a dry run: the API server then sends the warnings about it, which
+    would otherwise reach the Job controller only. Raises a KubeError if Ballast refuses the pod."""
+    meta, template = job["metadata"], job["spec"]["template"]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "generateName": f"{meta['name']}-"},
+        "spec": template["spec"],
+    }
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods"
+    try:
+        await client.send(Call("POST", path, query={"dryRun": "All"}, body=pod))
+    except KubeError as error:
+        # Others may refuse it only for now (a ResourceQuota), or only to this user.
+        if _OUR_REFUSAL.search(error.message):
+            raise
 
 
 async def _set_owner(client: Client, group: Answer, job: Answer) -> None:

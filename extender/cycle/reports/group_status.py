@@ -1,6 +1,6 @@
 """The status of a pod group: how many pods run, why it is pending, and whether it is stale."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.api.units import api_time
-from extender.cycle.reports.conditions import SCHEDULED, condition
+from extender.cycle.reports.conditions import SCHEDULED, VALID, condition
 from extender.cycle.reports.wait_events import wait_message
 from extender.policy.workloads.gangs import is_satisfied
 from extender.state.model import WorkloadView
@@ -35,7 +35,7 @@ def group_status(
         pending=len(workload.pods) - len(bound),
         scheduled=len(bound),
         running=sum(pod.started_at > 0 for pod in workload.pods),
-        conditions=conditions + _staleness(workload, before.conditions),
+        conditions=[*conditions, *_unknown_class(workload, before), *_staleness(workload, before)],
     )
 
 
@@ -45,14 +45,24 @@ def ended_status(before: GpuPodGroupStatus) -> GpuPodGroupStatus:
     return replace(before, pending=0, scheduled=0, running=0, conditions=others)
 
 
-def _staleness(workload: WorkloadView, before: Sequence[Condition]) -> list[Condition]:
+def _unknown_class(workload: WorkloadView, before: GpuPodGroupStatus) -> Iterator[Condition]:
+    """The condition that the group's priority class does not exist."""
+    if name := workload.unknown_class:
+        text = (
+            f"there is no priority class {name}: until it exists, the group has the highest"
+            f" priority of its pods, {workload.priority}"
+        )
+        yield condition(VALID, False, Reason.UNKNOWN_REFERENCE, text, before.conditions)
+
+
+def _staleness(workload: WorkloadView, before: GpuPodGroupStatus) -> Iterator[Condition]:
     """The condition that says since when the gang is below its minimum, for a later leader."""
     if workload.stale_since is None:
-        return []
+        return
     grace = workload.stale_grace_s
     ends = f"all of it is stopped {grace} s after it fell" if grace is not None else "it may go on"
     stale = condition(
-        STALE, True, Reason.GANG_INCOMPLETE, f"too few of its pods run: {ends}", before
+        STALE, True, Reason.GANG_INCOMPLETE, f"too few of its pods run: {ends}", before.conditions
     )
     since = datetime.fromtimestamp(workload.stale_since, UTC)
-    return [replace(stale, last_transition_time=api_time(since))]
+    yield replace(stale, last_transition_time=api_time(since))

@@ -1,7 +1,7 @@
 """The statuses of queues and node pools: shares, use, and mistakes in their specs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -16,15 +16,28 @@ from extender.api.kinds import (
 )
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
-from extender.api.units import format_gpus
+from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.cycle.pool_metrics import PoolSums
 from extender.cycle.reports.conditions import OVER_QUOTA, VALID, condition
 from extender.policy.plan import QueueShare
 from extender.state.model import CPU, GPU, MEMORY, UNLIMITED
 from extender.state.problems import Problem
 
-#: (pending pods, bound pods)
-PodCounts = tuple[int, int]
+
+class PodCounts(NamedTuple):
+    """The pods of a queue, in all node pools together: how many are pending and bound, the
+    milli-GPU that pending ones request, and how much more that is if each counts in every pool that
+    it may use."""
+
+    pending: int = 0
+    bound: int = 0
+    waiting_milli: int = 0
+    repeated_milli: int = 0
+
+    def plus(self, other: "PodCounts", sign: int = 1) -> "PodCounts":
+        """The sums with the other's; the differences if `sign` is -1."""
+        return PodCounts(*(one + sign * more for one, more in zip(self, other, strict=True)))
+
 
 QueueState = Literal["InQuota", "OverQuota", "OverFairShare"]
 _HOLDS: Final[Mapping[QueueState, Reason]] = {
@@ -84,7 +97,6 @@ def _state(shares: Sequence[QueueShare]) -> QueueState:
 
 
 def _summary(shares: Sequence[QueueShare], pods: PodCounts) -> QueueSummary:
-    n_pending, n_running = pods
     limits = [share.limit[GPU] for share in shares]
     is_limited = bool(limits) and max(limits) < UNLIMITED
     return QueueSummary(
@@ -93,10 +105,10 @@ def _summary(shares: Sequence[QueueShare], pods: PodCounts) -> QueueSummary:
         fair_share=format_gpus(sum(share.fair_share[GPU] for share in shares)),
         allocated=format_gpus(sum(share.allocated[GPU] for share in shares)),
         borrowed=format_gpus(sum(share.borrowed_milli for share in shares)),
-        requested=format_gpus(sum(share.requested[GPU] for share in shares)),
-        waiting=format_gpus(sum(share.waiting_milli for share in shares)),
-        pending_pods=n_pending,
-        running_pods=n_running,
+        requested=format_gpus(sum(share.requested[GPU] for share in shares) - pods.repeated_milli),
+        waiting=format_gpus(pods.waiting_milli),
+        pending_pods=pods.pending,
+        running_pods=pods.bound,
     )
 
 
@@ -108,6 +120,8 @@ def pool_statuses(sums: Mapping[str, PoolSums]) -> dict[str, GpuNodePoolStatus]:
             capacity=format_gpus(of.capacity),
             allocated=format_gpus(of.held),
             fragmented=format_gpus(of.free_pieces),
+            largest_node_gpus=of.largest // MILLI_PER_GPU,
+            largest_card_mib=of.largest_mib,
         )
         for name, of in sums.items()
     }

@@ -28,6 +28,7 @@ from extender.cycle.reports.figure_turns import NewStatus, due
 from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.placed import PlacedConditions
 from extender.cycle.reports.queue_status import (
+    PodCounts,
     over_quota,
     pool_statuses,
     queue_status,
@@ -171,7 +172,7 @@ class Reporter:
             name = each.metadata.name
             found = _problems_of(each, problems)
             conditions = validity(found, each.status.conditions)
-            counts, past = pods.get(queue, (0, 0)), self._past_use.of_queue(queue)
+            counts, past = pods.get(queue, PodCounts()), self._past_use.of_queue(queue)
             months: dict[str, MonthUse] = {}
             if isinstance(each, GpuProject):
                 months = month_uses(each, used, snapshot.now_s)

@@ -17,7 +17,7 @@ from extender.policy.placement.node_filter import NodeFilter, NodeSet
 from extender.policy.placement.topology import TopologyDomains, TopologyLevel, required_rules
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, ShapesKey, key_of, shapes_of
-from extender.state.model import Constraints, PodTerm, PodView, TopologyRule
+from extender.state.model import Constraints, ElasticView, PodTerm, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
 #: Node pool, topology, level, and the shapes that must fit in one domain; or node pool, topology
@@ -110,7 +110,7 @@ class CapacityBound:
         found = set[str]()
         for shape in shapes:
             for ix in self.node_filter.candidates(pool, shape.constraints):
-                if _empty_capacity(self.nodes, ix, shape.demand):
+                if empty_capacity(self.nodes, ix, shape.demand):
                     domain = self.nodes.labels[ix].get(label)
                     if not domain:
                         # Nodes without the label keep no pods apart.
@@ -126,7 +126,7 @@ class CapacityBound:
         for ix in self.node_filter.candidates(pool, shape.constraints):
             domain = level.domains.get(ix)
             if domain is not None:
-                rooms[domain] += _empty_capacity(self.nodes, ix, shape.demand)
+                rooms[domain] += empty_capacity(self.nodes, ix, shape.demand)
         return rooms
 
     def _allows(self, shape: Shape, pool: str) -> bool:
@@ -135,10 +135,20 @@ class CapacityBound:
     def _count(self, shape: Shape, pool: str) -> int:
         n_held = 0
         for ix in self.node_filter.candidates(pool, shape.constraints):
-            n_held += _empty_capacity(self.nodes, ix, shape.demand)
+            n_held += empty_capacity(self.nodes, ix, shape.demand)
             if n_held >= shape.count:
                 return shape.count
         return n_held
+
+
+def fits_new_node(elastic: ElasticView, demand: Demand) -> bool:
+    """Whether the cards, CPU and memory of a node that the pool may add hold such a pod."""
+    return (
+        demand.devices <= elastic.n_gpus
+        and demand.gpu_memory_mib <= elastic.card_mib
+        and demand.cpu_milli <= elastic.cpu_milli
+        and demand.memory_mib <= elastic.memory_mib
+    )
 
 
 def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView]]]:
@@ -151,7 +161,7 @@ def _kept_apart(pods: Iterable[PodView]) -> Iterable[tuple[str, Sequence[PodView
     return [(term.topology_key, apart) for term, apart in found.items()]
 
 
-def _empty_capacity(nodes: NodeTable, ix: int, demand: Demand) -> int:
+def empty_capacity(nodes: NodeTable, ix: int, demand: Demand) -> int:
     """How many pods with this demand the empty node holds."""
     bounds = [
         capacity // request

@@ -15,7 +15,7 @@ from extender.api.demand import Demand, mig_slices
 from extender.api.reasons import HELP, Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
-from extender.policy.placement.capacity_bound import CapacityBound
+from extender.policy.placement.capacity_bound import CapacityBound, empty_capacity, fits_new_node
 from extender.policy.placement.placer import Placer
 from extender.policy.placement.request_text import full_text, gpu_text, host_text, main_text
 from extender.policy.placement.simulation import fits_host
@@ -121,7 +121,7 @@ class Shortages:
     def _cause_for_one(self, kind: _PodKind, pool: str, *, checks_affinity: bool) -> _Cause | None:
         """Why not even one such pod fits; None if one does."""
         pod, node_filter = kind.pod, self.places.node_filter
-        demand, now = pod.demand, self.places.sim.now
+        demand = pod.demand
         candidates = node_filter.candidates(pool, pod.constraints)
         if not candidates:
             why = node_filter.why_none(pool, pod.constraints)
@@ -130,20 +130,28 @@ class Shortages:
             was_refused = pod.refusals.count > 0
             why = f"{why}: {pod.refusals.why}" if pod.refusals.why else why
             return _Cause(Reason.PLACEMENT_REFUSED if was_refused else Reason.NO_MATCHING_NODE, why)
+        if (permanent := self._permanent_cause(kind, pool, candidates)) is not None:
+            return permanent
         fitting = self._fitting(demand, candidates)
         if not fitting:
-            permanent = self._permanent_shortage(demand, pool, candidates)
-            lack = permanent or self._largest_free(demand, pool, candidates)
-            why = f"{kind.needs(gpu_text(demand))}; {lack}"
-            return _Cause(Reason.INSUFFICIENT_GPU, why, is_permanent=bool(permanent))
-        having = [ix for ix in fitting if now.fits_counted(ix, demand)]
+            lack = self._largest_free(demand, pool, candidates)
+            return _Cause(Reason.INSUFFICIENT_GPU, f"{kind.needs(gpu_text(demand))}; {lack}")
+        return self._cause_beside_cards(kind, fitting, checks_affinity=checks_affinity)
+
+    def _cause_beside_cards(
+        self, kind: _PodKind, fitting: Sequence[int], *, checks_affinity: bool
+    ) -> _Cause | None:
+        """What one such pod lacks on every node with enough free cards; None if it lacks nothing
+        on one of them."""
+        pod, now = kind.pod, self.places.sim.now
+        having = [ix for ix in fitting if now.fits_counted(ix, pod.demand)]
         if not having:
             return self._counted_shortage(kind, fitting)
-        hosts = [ix for ix in having if fits_host(now, ix, demand)]
+        hosts = [ix for ix in having if fits_host(now, ix, pod.demand)]
         if not hosts:
             return self._host_shortage(kind, having)
         if checks_affinity and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
-            needs = kind.needs(main_text(demand))
+            needs = kind.needs(main_text(pod.demand))
             nodes = "the one node" if len(hosts) == 1 else f"the {len(hosts)} nodes"
             why = f"{needs}; pod affinity or anti-affinity bars it from {nodes} with room"
             return _Cause(Reason.POD_AFFINITY_UNMET, why)
@@ -224,8 +232,28 @@ class Shortages:
         kernel.fit_nodes(cards, demand, fits)
         return [ix for ix in candidates if fits[ix]]
 
-    def _permanent_shortage(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
-        """What even the empty candidates lack, as text; empty if nothing."""
+    def _permanent_cause(
+        self, kind: _PodKind, pool: str, candidates: "array[int]"
+    ) -> _Cause | None:
+        """Why even the empty candidates hold no such pod, nor a node that the pool may add; None if
+        one does, or if only MIG instances or the like are missing."""
+        demand, elastic = kind.pod.demand, self.places.pools[pool].elastic
+        if self.bound.count(Shape(demand, kind.pod.constraints, 1), pool):
+            return None
+        if elastic is not None and fits_new_node(elastic, demand):
+            return None
+        if demand.devices and (lack := self._card_shortage(demand, pool, candidates)):
+            why = f"{kind.needs(gpu_text(demand))}; {lack}"
+            return _Cause(Reason.INSUFFICIENT_GPU, why, is_permanent=True)
+        cards_only, table = replace(_bare(demand), counted=()), self.places.sim.now
+        having = [ix for ix in candidates if empty_capacity(table, ix, cards_only)]
+        beside = " with enough GPUs" if demand.devices else ""
+        lack = f"a node{beside} has at most {{}} when empty"
+        why = self._host_lack(kind, having, (table.cpu_milli, table.memory_mib), lack)
+        return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why, is_permanent=True) if why else None
+
+    def _card_shortage(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
+        """Which GPUs even the empty candidates lack, as text; empty if none."""
         cards = self.places.sim.now.cards
         large = max(candidates, key=cards.capacity_milli.__getitem__)
         most = cards.capacity_milli[large] // MILLI_PER_GPU
@@ -307,22 +335,31 @@ class Shortages:
 
     def _host_shortage(self, kind: _PodKind, having: Sequence[int]) -> _Cause:
         """Which of CPU, memory and pod slots is short on every node with all else free."""
-        now, demand = self.places.sim.now, kind.pod.demand
-        beside = " with its GPUs free" if demand.devices else ""
-        asked = (
-            (demand.cpu_milli, format_cpus, now.free_cpu_milli),
-            (demand.memory_mib, "{} MiB of memory".format, now.free_memory_mib),
-            (1, "{} pod slots".format, now.free_pods),
-        )
-        for amount, in_words, free in asked:
-            ix = max(having, key=free.__getitem__)
-            if amount and free[ix] < amount:
-                needs = kind.needs(in_words(amount))
-                name, most = now.cards.names[ix], max(0, free[ix])
-                why = f"{needs}; a node{beside} has at most {in_words(most)} ({name})"
-                return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
-        why = f"{kind.needs(host_text(demand))}; no node{beside} has all of that free together"
+        now, beside = self.places.sim.now, " with its GPUs free" if kind.pod.demand.devices else ""
+        columns = now.free_cpu_milli, now.free_memory_mib, now.free_pods
+        why = self._host_lack(kind, having, columns, f"a node{beside} has at most {{}}")
+        if not why:
+            needs = kind.needs(host_text(kind.pod.demand))
+            why = f"{needs}; no node{beside} has all of that free together"
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
+
+    def _host_lack(
+        self, kind: _PodKind, having: Sequence[int], columns: "Sequence[array[int]]", lack: str
+    ) -> str:
+        """The first of CPU, memory and pod slots (`columns`) that all these nodes have too little
+        of; `lack` is the text for the most that one has. Empty if there is none."""
+        demand, names = kind.pod.demand, self.places.sim.now.cards.names
+        asked = (
+            (demand.cpu_milli, format_cpus),
+            (demand.memory_mib, "{} MiB of memory".format),
+            (1, "{} pod slots".format),
+        )
+        for (amount, in_words), column in zip(asked, columns, strict=False):
+            ix = max(having, key=column.__getitem__, default=-1)
+            if amount and ix >= 0 and column[ix] < amount:
+                most = lack.format(in_words(max(0, column[ix])))
+                return f"{kind.needs(in_words(amount))}; {most} ({names[ix]})"
+        return ""
 
     def _with_topology(
         self, rules: Iterable[tuple[TopologyRule, list[PodView]]], pool: str, found: _Cause

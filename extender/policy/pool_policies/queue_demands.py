@@ -181,10 +181,9 @@ class _DemandReader:
         nodes = session.snapshot.nodes
         live = live_pods(workload)
         here = [pod for pod in live if held_pool(session.snapshot, pod) == pool]
-        if session.is_served(workload.key):
-            new = [p for p in session.placed_now(workload.key) if not p.pod.node]
-            live += [p.pod for p in new]
-            here += [p.pod for p in new if nodes.pool[nodes.cards.ix[p.node]] == pool]
+        new = [p for p in session.placed_now(workload.key) if not p.pod.node]
+        live += [p.pod for p in new]
+        here += [p.pod for p in new if nodes.pool[nodes.cards.ix[p.node]] == pool]
         return live, here
 
     def _refine_granules(self, workload: WorkloadView, pods: Iterable[PodView]) -> None:

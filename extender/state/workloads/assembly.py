@@ -111,6 +111,7 @@ class Assembly:
             stale_grace_s=_grace_of(spec) if first.group else None,
             weight=spec.weight or max(fact.weight for fact in facts) or 1,
             replica=max(facts, key=_youngest_replica).replica,
+            unknown_class=self._unknown_class(group),
             problem=problem or _disagreement(users) or unmet,
             doubt=self._denial_of(facts) or _refusal_of(facts) or doubt,
         )
@@ -261,6 +262,10 @@ class Assembly:
 
     def _rule_of(self, asked: TopologyConstraint | None) -> TopologyRule | Refused | None:
         return self._topologies.rule_of(asked) if asked else None
+
+    def _unknown_class(self, group: GpuPodGroup | None) -> str:
+        name = group.spec.priority_class_name if group else ""
+        return name if self.class_values.get(name) is None else ""
 
     def _class_value(self, group: GpuPodGroup | None, project: str) -> int | None:
         """The priority of the group's priority class, if known and allowed by the project."""

@@ -364,7 +364,20 @@ async def _run_a_job(scene: Asking, folder: Path) -> None:
         again = await scene.ballast(*words, kubeconfig=scene.editor)
         assert again.returncode == 1
         assert "already exists" in again.stderr
+        await _run_where_no_project_is(scene)
         await _ask_of_a_job_that_was_scaled_down(scene)
+
+
+async def _run_where_no_project_is(scene: Asking) -> None:
+    """The webhook's words about the pods of the Job reach the author of the Job."""
+    words = ["run", "try", "--image", "example", "-n", "default"]
+    whole = await scene.ballast(*words, "--dry-run=server")
+    assert whole.returncode == 0, whole.stderr
+    assert "Warning: Ballast leaves this pod's GPU request alone: namespace default" in whole.stderr
+    part = await scene.ballast(*words, "--gpus", "0.5")
+    assert part.returncode == 1
+    assert "would have no effect, and the pod no GPU: namespace default belongs" in part.stderr
+    assert scene.admin.get("/apis/batch/v1/namespaces/default/jobs")["items"] == []
 
 
 async def _ask_of_a_job_that_was_scaled_down(scene: Asking) -> None:

@@ -90,7 +90,7 @@ def _solved(cluster: Cluster) -> tuple[Solver, list[Solution]]:
 
 def _requests(session: Session) -> Iterator[PreemptionRequest]:
     for pending in session.pending:
-        if not session.is_served(pending.workload.key):
+        if not session.placed_now(pending.workload.key):
             leaf = session.queue_of(pending.workload, "default")
             nearness = session.places.nearness(pending.workload, pending.chunk)
             is_alike = len(pending.shapes) == 1 and nearness is None

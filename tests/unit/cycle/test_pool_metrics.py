@@ -6,11 +6,13 @@ from prometheus_client.exposition import generate_latest
 
 from extender.api.events import Upserted
 from extender.cycle.pool_metrics import PoolMetrics, fairness_index, pool_sums
+from extender.cycle.reports.queue_status import pool_statuses
 from extender.policy.plan import Plan, QueueShare
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 from tests.support.builders import department, gpu_node, node, pod, pool, project, row
 from tests.support.builders.ledger import part, whole
+from tests.support.snapshots import Cluster
 
 
 def snapshot(now_s: int) -> Snapshot:
@@ -45,6 +47,18 @@ def test_free_cards_are_distinguished_from_pieces() -> None:
     assert told['gpus{node_pool="default",state="held"}'] == 1.5
     assert told['gpus{node_pool="default",state="free_whole"}'] == 2
     assert told['gpus{node_pool="default",state="free_pieces"}'] == 0.5
+
+
+def test_status_has_the_largest_node_and_card_of_the_pool() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8, mib=16384)
+    cluster.node("n1", gpus=2, mib=81920, unhealthy=(0,))
+    cluster.pool("empty")
+    found = pool_statuses(pool_sums(cluster.snapshot()))
+    largest = {
+        name: (each.largest_node_gpus, each.largest_card_mib) for name, each in found.items()
+    }
+    assert largest == {"default": (8, 81920), "empty": (0, 0)}
 
 
 def test_what_is_free_is_idle_only_as_far_as_work_asks_for_it() -> None:

@@ -2,19 +2,27 @@
 
 import pytest
 
-from extender.api.kinds import GpuPodGroupStatus
+from extender.api.kinds import GpuPodGroupStatus, QueueSummary
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.cycle.reports.conditions import SCHEDULED, VALID, condition, observed
 from extender.cycle.reports.group_status import ended_status, group_status
-from extender.cycle.reports.queue_status import over_quota, queue_status, validity
+from extender.cycle.reports.queue_status import (
+    PodCounts,
+    over_quota,
+    queue_status,
+    shares_of,
+    validity,
+)
 from extender.cycle.reports.seen import Seen
-from extender.policy.plan import Plan, QueueShare
+from extender.policy.decide import decide
+from extender.policy.plan import Plan, QueueShare, Settings
 from extender.state.model import GroupView, PodState, PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.problems import Problem
 from extender.state.snapshot import Snapshot
 from extender.state.workloads.staleness import STALE
+from tests.support.snapshots import Cluster
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 
@@ -64,7 +72,7 @@ def test_cpu_and_memory_are_reported_where_they_are_counted() -> None:
     share = QueueShare(
         quota=(4000, 64_000, 1 << 50), fair_share=(4000, 8000, 0), allocated=(1000, 2000, 512)
     )
-    status = queue_status((("default", share),), (1, 2), [], {})
+    status = queue_status((("default", share),), PodCounts(1, 2), [], {})
     (use,) = status.node_pools
     assert (use.fair_share, use.allocated) == ("4", "1")
     assert use.cpu.allocated == "2000m"  # type: ignore[union-attr]
@@ -74,7 +82,7 @@ def test_cpu_and_memory_are_reported_where_they_are_counted() -> None:
 
 def test_a_queue_above_its_fair_share_says_so() -> None:
     share = QueueShare(quota=(1000, 0, 0), fair_share=(2000, 0, 0), allocated=(3000, 0, 0))
-    assert queue_status((("default", share),), (0, 0), [], {}).state == "OverFairShare"
+    assert queue_status((("default", share),), PodCounts(), [], {}).state == "OverFairShare"
 
 
 def test_summary_tells_limit_borrowed_and_waiting() -> None:
@@ -82,11 +90,12 @@ def test_summary_tells_limit_borrowed_and_waiting() -> None:
         quota=(2000, 0, 0), limit=(6000, 0, 0), allocated=(3500, 0, 0), requested=(9000, 0, 0)
     )
     free = QueueShare(quota=(4000, 0, 0), allocated=(1000, 0, 0), requested=(1000, 0, 0))
-    summary = queue_status((("a", share),), (0, 0), [], {}).gpu
+    pods = PodCounts(waiting_milli=5500)
+    summary = queue_status((("a", share),), pods, [], {}).gpu
     assert (summary.limit, summary.borrowed, summary.waiting) == ("6", "1.5", "5.5")
-    both = queue_status((("a", share), ("b", free)), (0, 0), [], {}).gpu
-    assert (both.limit, both.borrowed, both.waiting) == ("unlimited", "1.5", "5.5")
-    assert queue_status((), (0, 0), [], {}).gpu.limit == "unlimited"
+    both = queue_status((("a", share), ("b", free)), pods, [], {}).gpu
+    assert (both.limit, both.borrowed, both.requested) == ("unlimited", "1.5", "10")
+    assert queue_status((), PodCounts(), [], {}).gpu.limit == "unlimited"
 
 
 @pytest.mark.parametrize(
@@ -99,9 +108,9 @@ def test_summary_tells_limit_borrowed_and_waiting() -> None:
 )
 def test_queue_above_its_quota_has_a_condition(allocated: int, told: tuple[str, str]) -> None:
     share = QueueShare(quota=(1000, 0, 0), fair_share=(2000, 0, 0), allocated=(allocated, 0, 0))
-    found = over_quota(queue_status((("default", share),), (0, 0), [], {}), [])
+    found = over_quota(queue_status((("default", share),), PodCounts(), [], {}), [])
     assert (found.type, found.status, found.reason) == ("OverQuota", *told)
-    later = over_quota(queue_status((("default", share),), (0, 0), [], {}), [found])
+    later = over_quota(queue_status((("default", share),), PodCounts(), [], {}), [found])
     assert later == found
 
 
@@ -110,10 +119,10 @@ def test_quota_that_is_unused_in_another_pool_covers_nothing_that_is_borrowed() 
     borrows = QueueShare(quota=(1000, 0, 0), fair_share=(2000, 0, 0), allocated=(2000, 0, 0))
     within = QueueShare(quota=(4000, 0, 0), fair_share=(3000, 0, 0), allocated=(4000, 0, 0))
     for beside in (idle, within):
-        status = queue_status((("a", beside), ("b", borrows)), (0, 0), [], {})
+        status = queue_status((("a", beside), ("b", borrows)), PodCounts(), [], {})
         assert (status.gpu.borrowed, status.state) == ("1", "OverQuota")
         assert over_quota(status, []).status == "True"
-    assert queue_status((("a", idle), ("b", within)), (0, 0), [], {}).state == "InQuota"
+    assert queue_status((("a", idle), ("b", within)), PodCounts(), [], {}).state == "InQuota"
 
 
 def test_conditions_are_of_a_generation_and_keep_their_time() -> None:
@@ -150,6 +159,15 @@ def test_a_group_that_waits_says_why() -> None:
     status = group_status(workload("gated", "gated"), wait, GpuPodGroupStatus())
     assert status.conditions[0].message.startswith("the project has 4 of 4. It starts when")
     assert reason_of(status) == "OverLimit"
+
+
+def test_a_group_whose_priority_class_does_not_exist_says_so() -> None:
+    status = group_status(workload("gated", unknown_class="fast"), None, GpuPodGroupStatus())
+    told = next(each for each in status.conditions if each.type == VALID)
+    assert (told.status, told.reason) == ("False", "UnknownReference")
+    assert told.message.startswith("there is no priority class fast: until it exists")
+    known = group_status(workload("gated"), None, status)
+    assert reason_of(known, VALID) == ""
 
 
 def test_a_stale_group_tells_a_later_leader_since_when() -> None:
@@ -189,9 +207,59 @@ def test_only_what_changed_is_looked_at_again() -> None:
 
 def test_pods_of_queues_are_counted_as_they_change() -> None:
     seen = Seen()
+
+    def counted() -> tuple[int, int]:
+        counts = seen.pods_of_queues(snapshot())["team"]
+        return counts.pending, counts.bound
+
     seen.look(snapshot(workload("bound", "gated")), Plan())
-    assert seen.pods_of_queues(snapshot()) == {"team": (1, 1)}
+    assert counted() == (1, 1)
     seen.look(snapshot(workload("bound", "bound")), Plan())
-    assert seen.pods_of_queues(snapshot()) == {"team": (0, 2)}
+    assert counted() == (0, 2)
     seen.look(snapshot(), Plan())
-    assert seen.pods_of_queues(snapshot()) == {"team": (0, 0)}
+    assert counted() == (0, 0)
+
+
+def two_pools() -> Cluster:
+    """Pools a, with cards of 16 GiB, and b, with cards of 8 GiB; the project holds all of a."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=2, pool="a", mib=16384)
+    cluster.node("n1", gpus=2, pool="b", mib=8192)
+    cluster.department("d")
+    cluster.project("team", department="d")
+    cluster.job("run", "team", 2, on="n0", pools=("a",))
+    return cluster
+
+
+def summary_of(cluster: Cluster, queue: str = "team", seen: Seen | None = None) -> QueueSummary:
+    taken, seen = cluster.snapshot(), seen or Seen()
+    plan = decide(cluster.snapshot(), Settings(stages=()))
+    seen.look(taken, plan)
+    return queue_status(
+        shares_of(plan.shares)[queue], seen.pods_of_queues(taken)[queue], [], {}
+    ).gpu
+
+
+@pytest.mark.parametrize("queue", ["team", "department/d"])
+def test_work_that_may_use_several_pools_waits_once(queue: str) -> None:
+    cluster = two_pools()
+    cluster.job("wait", "team", 4, pools=("a", "b"))
+    cluster.job("memory", "team", mib=8192, pools=("a", "b"))
+    summary = summary_of(cluster, queue)
+    assert (summary.allocated, summary.waiting, summary.requested) == ("2", "4.5", "6.5")
+
+
+def test_pods_that_wait_for_victims_wait_and_those_that_end_do_not() -> None:
+    cluster = two_pools()
+    cluster.job("ends", "team", 2, on="n1", terminating=True, pools=("b",))
+    cluster.job("next", "team", 1, on="n1", state="nominated", cards=[0], pools=("b",))
+    summary = summary_of(cluster)
+    assert (summary.allocated, summary.waiting, summary.requested) == ("4", "1", "3")
+
+
+def test_requests_in_mib_are_counted_anew_where_cards_change() -> None:
+    cluster, seen = two_pools(), Seen()
+    cluster.job("memory", "team", mib=8192, pools=("a",))
+    assert summary_of(cluster, seen=seen).waiting == "0.5"
+    cluster.node("n2", gpus=1, pool="a", mib=8192)
+    assert summary_of(cluster, seen=seen).waiting == "1"

@@ -157,6 +157,33 @@ class TestQuota:
         assert counts(plan) == {("train", "reserved"): 2}
         assert reason(plan, "train") is Reason.OVER_LIMIT
 
+    def test_non_preemptible_work_beyond_its_quota_is_told_so_also_at_the_limit(self) -> None:
+        cluster = Cluster()
+        cluster.node("n0", gpus=8)
+        cluster.project("a", quota=2, limit=4)
+        cluster.job("builds", "a", 2, on="n0", kind="build")
+        cluster.job("train", "a", 2, on="n0")
+        cluster.job("build", "a", kind="build")
+        cluster.job("more", "a")
+        plan = decide(cluster.snapshot())
+        assert reason(plan, "build") is Reason.NON_PREEMPTIBLE_OVER_QUOTA
+        assert reason(plan, "more") is Reason.OVER_LIMIT
+
+    def test_a_limit_that_non_preemptible_work_reaches_alone_is_told(self) -> None:
+        cluster = one_node(8, quota=2, limit=2)
+        cluster.job("builds", "a", 2, on="n0", kind="build")
+        cluster.job("build", "a", kind="build")
+        assert reason(decide(cluster.snapshot()), "build") is Reason.OVER_LIMIT
+
+    def test_a_limit_is_told_where_the_quota_is_held_by_pods_on_their_way_out(self) -> None:
+        cluster = Cluster()
+        cluster.node("n0", gpus=8)
+        cluster.project("a", quota=2, limit=4)
+        cluster.job("old", "a", 2, on="n0", kind="build", terminating=True)
+        cluster.job("train", "a", 4, on="n0", priority=100, preemptible=True)
+        cluster.job("fixed", "a", preemptible=False)
+        assert reason(decide(cluster.snapshot()), "fixed") is Reason.OVER_LIMIT
+
     def test_pods_on_their_way_out_still_count_against_the_limit(self) -> None:
         cluster = one_node(8, limit=2)
         cluster.job("old", "a", 2, on="n0", terminating=True)

@@ -82,11 +82,54 @@ def test_other_counted_resources_are_not_called_gpus() -> None:
 
 
 def test_lack_of_cpu_beside_free_cards_is_distinguished() -> None:
-    cluster = cluster_of(8, cpu=500)
+    cluster = cluster_of(8, cpu=1500)
+    cluster.job("old", "a", 1, cpu=1000, on="n0")
     cluster.job("job", "a", 1, cpu=1000)
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
-    assert "at most 0.5 CPU" in refused.detail
+    assert refused.detail == (
+        "ns/job: needs 1 CPU; a node with its GPUs free has at most 0.5 CPU (n0)"
+    )
+
+
+@pytest.mark.parametrize(("gpus", "node"), [(1, "a node with enough GPUs"), (0, "a node")])
+def test_pod_with_more_cpu_than_any_node_has_will_never_start(gpus: int, node: str) -> None:
+    cluster = cluster_of(1, cpu=96_000)
+    cluster.job("old", "a", 1, on="n0")
+    cluster.job("job", "a", gpus, cpu=200_000)
+    refused = decide(cluster.snapshot()).waits["ns/job"]
+    assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
+    assert refused.detail == (
+        f"ns/job: needs 200 CPU; {node} has at most 96 CPU when empty (n0);"
+        " it will never start on the nodes of pool default"
+    )
+
+
+def test_cpu_of_nodes_without_the_gpus_does_not_help() -> None:
+    cluster = cluster_of(1, cpu=96_000)
+    cluster.node("n1", gpus=0, cpu=400_000)
+    cluster.job("job", "a", 1, cpu=200_000)
+    assert "at most 96 CPU when empty (n0); it will never start" in why(cluster).detail
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_never"),
+    [
+        ({"gpus": 2, "cpu": 150_000}, False),
+        ({"gpus": 2, "cpu": 250_000}, True),
+        ({"gpus": 4}, True),
+        ({"mib": 70_000}, False),
+        ({"mib": 90_000}, True),
+    ],
+)
+def test_pod_that_fits_a_node_which_the_pool_may_add_is_not_told_never(
+    asked: dict[str, int], is_never: bool
+) -> None:
+    cluster = cluster_of(1, cpu=96_000)
+    elastic = ElasticView(4, 2, 81_920, "", 200_000, 1 << 20, (), (), "")
+    cluster.pool("default", elastic=elastic)
+    cluster.job("job", "a", **asked)
+    assert ("it will never start" in why(cluster).detail) is is_never
 
 
 def test_pod_affinity_is_the_cause_only_where_there_is_room() -> None:

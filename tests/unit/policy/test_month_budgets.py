@@ -209,3 +209,14 @@ def test_budget_of_no_hours_is_used_before_any_use_is_known() -> None:
             "ns/three: needs 1 GPU, a has a budget of 0 GPU-hours, so it borrows nothing above its"
             " quota of 2 GPUs"
         )
+
+
+def test_non_preemptible_work_beyond_its_quota_is_not_told_to_wait_for_the_next_month() -> None:
+    cluster = one_node()
+    cluster.job("builds", "a", 2, on="n0", kind="build")
+    cluster.job("build", "a", kind="build")
+    cluster.job("train", "a")
+    spend(cluster, "a", used=100)
+    waits = decide(cluster.snapshot()).waits
+    assert waits["ns/build"].reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
+    assert waits["ns/train"].reason is Reason.OVER_BUDGET

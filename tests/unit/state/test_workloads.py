@@ -161,9 +161,11 @@ def test_a_priority_class_of_the_cluster_gives_a_group_its_value() -> None:
     state = state_of(
         pod_group("g", 1).priority_class("urgent").build(), pod("a").needs(500).gang("g").build()
     )
-    assert workloads_of(state)["team-a/g"].priority == 50
+    before = workloads_of(state)["team-a/g"]
+    assert (before.priority, before.unknown_class) == (50, "urgent")
     state.apply(Upserted(PriorityClass(ObjectMeta(name="urgent", uid="u"), value=90)))
-    assert workloads_of(state)["team-a/g"].priority == 90
+    after = workloads_of(state)["team-a/g"]
+    assert (after.priority, after.unknown_class) == (90, "")
 
 
 def test_a_group_is_as_old_as_its_oldest_part() -> None:

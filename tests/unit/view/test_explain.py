@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
-from extender.state.model import ElasticView, WorkloadView
+from extender.state.model import ElasticView, Figures, PoolQuota, WorkloadView
 from extender.view.answers import AsOf, Explanation
 from extender.view.explain import explain, find, try_ways
 from extender.view.line import waiting
@@ -268,3 +268,88 @@ def test_work_that_waits_for_its_owner_has_no_place_in_the_line(reason: Reason) 
     cluster.job("second", "b", gpus=1)
     lines = list(waiting(Picture(cluster.snapshot()), "ns"))
     assert [(each.workload, each.position) for each in lines] == [("ns/second", 1), ("ns/first", 0)]
+
+
+def two_pools(**wait: object) -> Cluster:
+    """Pools fast and slow, of 4 GPUs each. Project a holds 2 of fast, with a quota of 2, and
+    nothing of slow; b holds all other GPUs, within its quota. A workload of a waits for both."""
+    cluster = Cluster()
+    for at, pool in enumerate(("fast", "slow")):
+        cluster.pool(pool)
+        cluster.node(f"n{at}", gpus=4, pool=pool)
+    figures = {"fast": PoolQuota(Figures(2000)), "slow": PoolQuota(Figures(0))}
+    cluster.project("a", pools=figures)
+    figures = {"fast": PoolQuota(Figures(2000)), "slow": PoolQuota(Figures(4000))}
+    cluster.project("b", pools=figures)
+    cluster.job("a-run", "a", 2, on="n0", priority=25, pools=("fast",))
+    cluster.job("b-fast", "b", 2, on="n0", pools=("fast",))
+    cluster.job("b-slow", "b", 4, on="n1", pools=("slow",))
+    cluster.job("wait", "a", **{"gpus": 3, "pools": ("fast", "slow"), **wait})  # type: ignore[arg-type]
+    return cluster
+
+
+def test_each_pool_of_a_workload_is_checked() -> None:
+    found = told(two_pools(), "ns/wait")
+    checks = {each.name: each.message for each in found.checks}
+    assert "all 4 GPUs of the 1 ready node of pool fast" in checks["room now in fast"]
+    assert "all 4 GPUs of the 1 ready node of pool slow" in checks["room now in slow"]
+    assert "a holds 2 GPUs; with this work it would hold 5" in checks["reclaim in fast"]
+    assert "a holds 0 GPUs; with this work it would hold 3" in checks["reclaim in slow"]
+    assert "(2 GPUs) would not make the room" in checks["preemption in fast"]
+    assert checks["preemption in slow"] == "nothing of a runs below priority 50"
+    assert checks["limits"] == "its project has no limit"
+    assert found.queue is not None
+    assert (found.queue.node_pool, found.queue.held) == ("fast", "2")
+    assert [(each.node_pool, each.held) for each in found.other_queues] == [("slow", "0")]
+
+
+def test_pools_that_there_is_no_time_for_are_named() -> None:
+    picture = Picture(two_pools().snapshot())
+    workload = picture.snapshot.workloads["ns/wait"]
+    found = explain(picture, (workload, 0), NOW)
+    try_ways(found, picture, workload, lambda: True)
+    assert "checks in pool slow" in found.not_tried
+    assert {each.name for each in found.checks} >= {"room now", "preemption"}
+
+
+def test_quota_of_a_later_pool_is_a_way_out_too() -> None:
+    cluster = two_pools(gpus=4)
+    cluster.projects["b"].pools["slow"] = PoolQuota(Figures(0))  # type: ignore[index]
+    cluster.projects["b"].pools["fast"] = PoolQuota(Figures(4000))  # type: ignore[index]
+    changes = [each.change for each in told(cluster, "ns/wait").ways_out]
+    assert [each for each in changes if each.startswith("the quota of a in pool ")]
+
+
+def test_the_place_in_the_node_pools_counts_work_of_each() -> None:
+    cluster = two_pools()
+    cluster.job("other", "b", 1, pools=("slow",))
+    place = told(cluster, "ns/wait").place
+    assert place is not None
+    assert place.of_pool == 2
+
+
+def test_request_in_mib_is_shown_as_memory_and_as_the_share_that_it_is() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("a", quota=1)
+    cluster.job("run", "a", on="n0")
+    cluster.job("wait", "a", mib=4096)
+    cluster.job("pair", "a", mib=500, pods=2)
+    found = told(cluster, "ns/wait")
+    assert (found.request, found.gpu_memory) == ("0.25", "4 GiB")
+    lines = {each.workload: each for each in waiting(Picture(cluster.snapshot()))}
+    assert (lines["ns/wait"].request, lines["ns/wait"].gpu_memory) == ("0.25", "4 GiB")
+    assert lines["ns/pair"].gpu_memory == "1000 MiB"
+    assert told(cluster, "ns/run").gpu_memory == ""
+
+
+def test_a_limit_that_is_reached_is_told_beside_the_quota_for_non_preemptible_work() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", quota=2, limit=4)
+    cluster.job("builds", "a", 2, on="n0", kind="build")
+    cluster.job("train", "a", 2, on="n0", priority=120, preemptible=True)
+    cluster.job("wait", "a", kind="build")
+    found = told(cluster, "ns/wait")
+    assert found.reason == "NonPreemptibleOverQuota"
+    assert [each.outcome for each in found.checks if each.name == "limits"] == ["no"]

@@ -128,6 +128,36 @@ def test_nothing_is_said_where_other_work_does_not_say_how_long_it_runs() -> Non
     assert "pods with 2 GPUs" in found.message
 
 
+def test_work_that_starts_later_need_not_say_how_long_it_runs() -> None:
+    cluster = full()
+    cluster.job("wait", "b", gpus=1, run=60)
+    cluster.job("behind", "b", gpus=6)
+    found = said(cluster, "wait")
+    assert found.earliest
+    assert "how much later" in found.message
+
+
+def test_work_that_starts_before_has_to_say_how_long_it_runs() -> None:
+    cluster = full()
+    cluster.job("first", "b", gpus=1, pods=6)
+    cluster.job("wait", "b", gpus=4, run=60)
+    found = said(cluster, "wait")
+    assert (found.word, found.earliest) == ("no forecast", "")
+    assert "pods with 6 GPUs that run in its node pools, or start there before it" in found.message
+
+
+def test_requests_in_mib_count_towards_quota_and_unstated_run_times() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=2)
+    cluster.project("a", quota="0.5")
+    cluster.job("run", "a", mib=8192, on="n0", cards=[0])
+    cluster.job("wait", "a", mib=4096)
+    assert said(cluster, "wait").word == "forecast"
+    cluster.job("fill", "a", gpus=1, on="n0", cards=[1], run=600)
+    cluster.job("whole", "a", gpus=1, run=600)
+    assert "pods with 0.5 GPUs" in said(cluster, "whole").message
+
+
 def test_work_that_runs_longer_than_it_stated_counts_as_unstated() -> None:
     cluster = full(a=30)
     cluster.job("wait", "b", gpus=1, run=60)

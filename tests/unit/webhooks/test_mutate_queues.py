@@ -265,3 +265,39 @@ def test_numbers_of_a_class_that_is_known_are_written_with_its_name() -> None:
     spec = stored(pod().noted(HALF), known)["spec"]
     assert (spec["priorityClassName"], spec["priority"]) == ("ballast-training", 50)
     assert spec["preemptionPolicy"] == "Never"
+
+
+def sized(gpus: int, mib: int, **spec: Any) -> Body:
+    return {"spec": spec, "status": {"largestNodeGpus": gpus, "largestCardMiB": mib}}
+
+
+GROWS = {"maxNodes": 4, "node": {"gpus": 8, "gpuMemoryMiB": 81920, "cpu": 8, "memoryGiB": 64}}
+
+
+@pytest.mark.parametrize(
+    ("pools", "built", "words"),
+    [
+        ({"default": sized(2, 16384)}, pod().asking("nvidia.com/gpu", "4"),
+         "it asks for 4 GPUs of one node, and no node of node pool default has more than 2"),
+        ({"default": sized(2, 16384)}, pod().noted({"gpu-memory": "20000"}),
+         "it asks for 20000 MiB of a card, and no card of node pool default has more than 16384"),
+        ({"default": sized(2, 16384)}, pod().asking("nvidia.com/gpu", "2"), ""),
+        ({"default": sized(2, 16384), "large": sized(8, 1)}, pod().asking("nvidia.com/gpu", "4"),
+         ""),
+        ({"default": sized(2, 16384), "new": {}}, pod().asking("nvidia.com/gpu", "4"), ""),
+        ({"default": sized(2, 16384, elastic=GROWS)}, pod().asking("nvidia.com/gpu", "8"), ""),
+        ({"default": sized(2, 16384, elastic=GROWS)}, pod().noted({"gpu-memory": "90000"}),
+         "has more than 81920 MiB"),
+    ],
+)  # fmt: skip
+def test_author_of_a_pod_that_no_node_holds_is_warned(
+    pools: dict[str, Body], built: PodDocument, words: str
+) -> None:
+    known = index({})
+    for name, body in pools.items():
+        document = {"metadata": {"name": name, "uid": name}} | body
+        known.deliver(Upserted(msgspec.convert(document, GpuNodePool)))
+    found = decision_on(built, known)
+    assert found.is_allowed
+    told = [each for each in found.warnings if "will not start" in each]
+    assert (len(told), words in "".join(told)) == (bool(words), True)

@@ -62,6 +62,25 @@ def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
+def test_memory_of_a_card_and_the_queue_in_each_pool_are_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    queue = dict.fromkeys(("quota", "fairShare", "held", "borrowed", "waiting"), "1")
+    asked = {"request": "0.25", "gpuMemory": "20 GiB", "nodePools": ["a100", "h100"]}
+    place = {"inProject": 1, "ofProject": 1, "inPool": 2, "ofPool": 3}
+    queues = [queue | {"queue": "a", "nodePool": pool} for pool in ("a100", "h100")]
+    print_explanation(
+        TOLD | asked | {"place": place, "queue": queues[0], "otherQueues": queues[1:]}
+    )
+    out = capsys.readouterr().out
+    assert "1 pod, 0.25 GPUs (20 GiB of memory)   training" in out
+    assert "2nd of 3 in its node pools" in out
+    assert [line.split()[:2] for line in out.splitlines() if line.startswith("a ")] == [
+        ["a", "a100"],
+        ["a", "h100"],
+    ]
+
+
 def test_work_whose_project_is_gone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     print_explanation(TOLD | {"reason": "UnknownProject", "message": "no project lists a"})
     head, _, state, message, *_ = capsys.readouterr().out.splitlines()

@@ -1,11 +1,16 @@
 """The Jobs of `ballast run`."""
 
+import asyncio
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from extender.api import names
-from extender.cli.work.jobs import Ask, BadAskError, documents
+from extender.cli.work.jobs import Ask, BadAskError, documents, submit
+from extender.kube.errors import RequestRefused
+from extender.kube.transport import Call
 
 
 class TestJobs:
@@ -51,3 +56,57 @@ class TestJobs:
     def test_what_cannot_be_meant_is_one_sentence(self, given: Any, word: str) -> None:
         with pytest.raises(BadAskError, match=word):
             self.asked(**given)
+
+
+class Server:
+    """An API server that creates everything, except pods if it `refuses` them."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self._refuses = refuses
+        self.calls: list[tuple[str, str, Mapping[str, str]]] = []
+
+    async def send(self, call: Call) -> bytes:
+        """The object as it was sent."""
+        self.calls.append((call.method, call.path, call.query))
+        if self._refuses and call.path.endswith("/pods"):
+            raise RequestRefused(f"{call}: 422 Invalid: {self._refuses}")
+        made: Any = call.body
+        return json.dumps({**made, "metadata": {**made["metadata"], "uid": "u"}}).encode()
+
+
+class TestSubmit:
+    def submitted(self, server: Server, *, is_dry: bool = False) -> Any:
+        objects = documents(Ask(name="j", image="i", run_time=60), "n")
+        return asyncio.run(submit(server, objects, is_dry=is_dry))  # type: ignore[arg-type]
+
+    def test_a_pod_of_the_job_is_tried_before_anything_is_created(self) -> None:
+        server = Server()
+        assert self.submitted(server)["kind"] == "Job"
+        (method, path, query), *others = server.calls
+        assert (method, path, query) == ("POST", "/api/v1/namespaces/n/pods", {"dryRun": "All"})
+        assert all(not query for _, _, query in others)
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            'admission webhook "pods.ballast.dev" denied the request: UnknownProject: why',
+            "pods is forbidden: ValidatingAdmissionPolicy 'gpu-pods.ballast.dev' with binding"
+            " 'gpu-pods.ballast.dev' denied request: why",
+        ],
+    )
+    def test_nothing_is_created_if_ballast_refuses_its_pods(self, words: str) -> None:
+        server = Server(words)
+        with pytest.raises(RequestRefused, match="why"):
+            self.submitted(server)
+        assert len(server.calls) == 1
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            'pods is forbidden: User "ballast.dev" cannot create resource "pods"',
+            'pods "j-x" is forbidden: exceeded quota: compute, requested: pods=1, limited: pods=0',
+            'admission webhook "other.example" denied the request: for ballast.dev: not now',
+        ],
+    )
+    def test_refusals_of_others_do_not_keep_the_job_from_being_created(self, words: str) -> None:
+        assert self.submitted(Server(words), is_dry=True)["kind"] == "Job"
