@@ -29,4 +29,5 @@ cdef class Victims:
     cdef void add(self, const Victim* victim) noexcept nogil
     cdef void change(self, const Victim* victim, int sign) noexcept nogil
     cdef void keep_needless(self, int first, int card) noexcept nogil
+    cdef void appraise_again(self, int first) noexcept nogil
     cdef int next_to_test(self, int first) noexcept nogil

@@ -189,11 +189,14 @@ cdef class Victims:
         """Keep each victim from `first` on that is not needed to free the card or, for -1, to fit
         the pod; the most expensive first."""
         cdef int at, last, each
+        cdef bint is_any_kept = False
         for at in range(first, self.n):
             self.chosen[at].is_tested = self.chosen[at].kind == FOLLOWER
         while True:
             at = self.next_to_test(first)
             if at < 0:
+                if is_any_kept:
+                    self.appraise_again(first)
                 return
             self.chosen[at].is_tested = True
             last = at + 1
@@ -207,9 +210,22 @@ cdef class Victims:
                 for each in range(last, self.n):
                     self.chosen[each - last + at] = self.chosen[each]
                 self.n -= last - at
+                is_any_kept = True
             else:
                 for each in range(at, last):
                     self.change(&self.chosen[each], 1)
+
+    cdef void appraise_again(self, int first) noexcept nogil:
+        """Compute the costs from `first` on again: with fewer victims their queues hold more."""
+        cdef int at, kind
+        for at in range(first, self.n):
+            self.change(&self.chosen[at], -1)
+        for at in range(first, self.n):
+            kind = self.chosen[at].kind
+            if kind != FOLLOWER:
+                self.terms.appraise(self.chosen[at].pod, &self.chosen[at])
+                self.chosen[at].kind = kind
+            self.change(&self.chosen[at], 1)
 
     cdef int next_to_test(self, int first) noexcept nogil:
         """The victim to test next, or -1. Surplus pods of a workload evicted whole stay victims."""

@@ -252,10 +252,12 @@ class _NetChange:
         only_moved = self._victims.keys() - evicted
         changes = list(rounds.changes())
         ends = {pod.uid: pod for _, after in changes for pod in after.pods if pod.node}
+        for before, _ in changes:
+            self._keep_place(before, ends)
         pods = chain.from_iterable(before.pods for before, _ in changes)
         keep_cards((p for p in pods if p.uid in self._victims or p.state == "gated"), ends)
         for before, after in changes:
-            ends_at = {pod.uid: ends[pod.uid] for pod in after.pods if pod.node}
+            ends_at = {pod.uid: ends[pod.uid] for pod in after.pods if pod.uid in ends}
             if self._is_broken_gang(before, ends_at):
                 ends_at = {uid: pod for uid, pod in ends_at.items() if uid in only_moved}
             self._ends_at.update(ends_at)
@@ -268,6 +270,23 @@ class _NetChange:
             for pod in before.pods:
                 if pod.state == "bound" and pod.uid in self._victims:
                     self._evict_or_move(before, pod, beneficiaries)
+
+    def _keep_place(self, workload: WorkloadView, ends: dict[str, PodView]) -> None:
+        """Let a victim keep its place on a node where a pending pod of the workload that is like it
+        would start instead."""
+        pods = workload.pods
+        starting = [pod for pod in pods if pod.state == "gated" and pod.uid in ends]
+        victims = [pod for pod in pods if pod.uid in self._victims and pod.uid not in ends]
+        if not starting or not victims:
+            return
+        starting.sort(key=lambda pod: pod.key)
+        for pod in sorted(victims, key=lambda pod: (pod.started_at, pod.key)):
+            for other in starting:
+                place = ends.get(other.uid)
+                if place is not None and place.node == pod.node and _are_alike(pod, other):
+                    ends[pod.uid] = replace(pod, cards=place.cards)
+                    del ends[other.uid]
+                    break
 
     def _is_broken_gang(self, workload: WorkloadView, ends_at: Mapping[str, PodView]) -> bool:
         """Whether a gang would be below its minimum, since some of its pods end elsewhere but may
@@ -365,6 +384,12 @@ def _is_new(admission: Admission) -> bool:
 
 def _is_same_placement(one: PodView, other: PodView) -> bool:
     return one.node == other.node and one.cards == other.cards
+
+
+def _are_alike(one: PodView, other: PodView) -> bool:
+    """Whether one pod of a workload may run where the other one would."""
+    is_same_role = (one.group, one.order) == (other.group, other.order)
+    return is_same_role and one.demand == other.demand and one.constraints == other.constraints
 
 
 def _started(placement: Placement, now_s: int) -> PodView:

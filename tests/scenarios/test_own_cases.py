@@ -67,6 +67,11 @@ def test_rules_on_cases_of_a_fifth_author(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen6"), ids=lambda case: case.id)
+def test_rules_on_cases_of_a_sixth_author(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
@@ -79,3 +84,4 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "unseen")) >= 800
     assert len(cases_in(OWN / "unseen4")) >= 169
     assert len(cases_in(OWN / "unseen5")) >= 180
+    assert len(cases_in(OWN / "unseen6")) >= 231

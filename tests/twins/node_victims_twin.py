@@ -223,13 +223,23 @@ class NodeVictims:
                 if unit not in tested and not (unit.kind == SINGLE and unit.w in whole)
             ]
             if not untested:
-                return units
+                return self._appraised_again(ix, units, before)
             dearest = max(untested, key=lambda unit: price_of([unit], n_pods=1))
             tested.append(dearest)
             rest = [unit for unit in units if unit is not dearest]
             is_enough = self._takes(ix, self._left(ix, pods_of(rest)))
             if is_enough if card == HOST else self._is_free(ix, card, rest):
                 units = rest
+
+    def _appraised_again(
+        self, ix: int, units: Sequence[Unit], before: Sequence[Unit]
+    ) -> list[Unit]:
+        """`units`, of which the first are `before`; the others with their costs now that fewer pods
+        are evicted."""
+        found = list(before)
+        for unit in units[len(before) :]:
+            found.append(self._unit(ix, unit.pods[0], found) or unit)
+        return found
 
     def _unit(self, ix: int, p: int, before: Sequence[Unit]) -> Unit | None:
         """The unit that is evicted with pod `p` after `before`; None if `p` may not be evicted."""

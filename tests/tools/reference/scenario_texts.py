@@ -97,7 +97,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "maxPods": "pods that the node takes",
         "mig": "whether its cards are cut into instances",
         "offers": "how pods can get its cards: `resource` (nvidia.com/gpu), `agent` (shares),"
-        " `claim` (ResourceClaims)",
+        " `claim` (ResourceClaims for whole cards), `share` (ResourceClaims for memory of a card)",
         "numa": "accepted and not looked at",
         "unschedulable": "true: nothing new starts on it",
     },
@@ -200,7 +200,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "memory": "requested memory",
         "mig": "resource name of a MIG profile -> how many",
         "resources": "any other counted resource -> how many",
-        "delivery": "how it gets its cards; its node has to offer that",
+        "delivery": "how it gets its cards, a word of `offers`; its node has to offer that",
         "nodeSelector": "labels that its node must have",
         "nodeAffinity": "expressions that its node must meet",
         "podAffinity": "pods that must be in the same domain",
