@@ -30,6 +30,7 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.api.jobs import DISRUPTION, counts_disruptions
 from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.units import UnitError
 from extender.api.workload import read_min_member
@@ -41,9 +42,6 @@ from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, patched
 from webhooks.spelling import misplaced, misspelt
 
-DISRUPTION: Final = "DisruptionTarget"
-#: Exit codes of a container that SIGKILL or SIGTERM ended.
-STOPPED: Final = frozenset((137, 143))
 NEVER: Final = "Never"
 #: Kubernetes' default for `backoffLimit`.
 USUAL_BACKOFF: Final = 6
@@ -257,31 +255,6 @@ def _early_deadline(spec: Document, what: str) -> Iterator[str]:
             f"activeDeadlineSeconds: {seconds} ends {what} also while its pods wait for GPUs: allow"
             " for the wait, or set it in the pod template, where it counts from the pod's start"
         )
-
-
-def counts_disruptions(rules: Any) -> bool:
-    """Whether these rules of a podFailurePolicy count an evicted pod as failed.
-
-    The first rule that matches decides. A rule on other conditions of the pod matches none.
-    """
-    for rule in rules:
-        conditions, codes = rule.get("onPodConditions") or (), rule.get("onExitCodes")
-        is_about_it = any(
-            each.get("type") == DISRUPTION and each.get("status", "True") == "True"
-            for each in conditions
-        )
-        is_ignored = rule.get("action") == "Ignore"
-        if is_about_it:
-            return not is_ignored
-        if codes and not is_ignored and _may_be_stopped(codes):
-            return True
-    return True
-
-
-def _may_be_stopped(codes: Document) -> bool:
-    """Whether a rule on exit codes can match a container that was terminated."""
-    listed = STOPPED & set(codes.get("values") or ())
-    return bool(listed) if codes.get("operator") == "In" else listed != STOPPED
 
 
 def _restart_policy(spec: Document) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from extender.api.demand import GPU_ANNOTATIONS, GPU_RESOURCES, mig_slices
+from extender.api.jobs import counts_disruptions
 from extender.api.names import LABEL_MANAGED, MANAGED
 from extender.preflight.facts import Facts, Job
 from extender.preflight.findings import PreflightFinding, State, some
@@ -78,19 +79,8 @@ def would_die(job: Job) -> bool:
         each.get("type") in _ENDED and each.get("status") == "True"
         for each in job.status.conditions or ()
     )
-    return not ended and _asks_for_gpu(job) and not _ignores_disruptions(job)
-
-
-def _ignores_disruptions(job: Job) -> bool:
     rules = (job.spec.pod_failure_policy or {}).get("rules") or ()
-    return any(
-        rule.get("action") == "Ignore"
-        and any(
-            condition.get("type") == "DisruptionTarget"
-            for condition in rule.get("onPodConditions") or ()
-        )
-        for rule in rules
-    )
+    return not ended and _asks_for_gpu(job) and counts_disruptions(rules)
 
 
 def _asks_for_gpu(job: Job) -> bool:

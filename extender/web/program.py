@@ -20,6 +20,8 @@ from extender.web.pages import Pages
 from extender.web.questions import ApiServer
 
 _AGENT = "ballast-web"
+#: Random bytes of the token in the printed URL.
+TOKEN_BYTES = 24
 #: OAuth2 Proxy's login, which then redirects to the path in `rd`.
 _LOGIN = "/oauth2/start"
 
@@ -63,7 +65,7 @@ async def _serve_one_user(options: WebOptions, address: Address) -> None:
         options.kubeconfig or None, context=options.context or None, user_agent=_AGENT
     )
     async with connected as client:
-        root = f"/{secrets.token_urlsafe(24)}"
+        root = f"/{secrets.token_urlsafe(TOKEN_BYTES)}"
         hosts: frozenset[str] = frozenset()
         pages = Pages(one_user(ApiServer(client)), namespace, root, guard(root[1:], lambda: hosts))
         async with Listener(pages.app(), address, limits=LIMITS) as listener:

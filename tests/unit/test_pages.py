@@ -5,15 +5,22 @@ in the program fails here until the page has it. What a page was measured to say
 """
 
 import re
+from collections.abc import Iterator
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Final
+from textwrap import dedent
+from typing import Any, Final
 
 import click
+import msgspec
 import pytest
+import yaml
 
 from extender.__main__ import main
 from extender.api import units
+from extender.api.kinds import GpuNodePoolSpec, GpuProjectSpec
+from extender.api.names import API_VERSION
 from extender.cli.completion import names as completed
 from extender.cli.holdings import agents
 from extender.cycle import pace, replica, stage_turns, term
@@ -22,7 +29,7 @@ from extender.cycle.evictions import beneficiaries, evictor
 from extender.cycle.keepers import own_groups, provisioning, ungated, volumes
 from extender.cycle.pods import narrow, releaser
 from extender.cycle.recovery import repair, scheduler_watch
-from extender.cycle.reports import figure_turns, placed, wait_events
+from extender.cycle.reports import figure_turns, placed, report, wait_events
 from extender.dispatch import clusters, turns
 from extender.http import room
 from extender.kube import recorder
@@ -35,12 +42,15 @@ from extender.policy.workloads import budget_deadlines, pending
 from extender.scenario.longrun import simulate
 from extender.state import budgets, model, refusals
 from extender.state.pods import constraints
-from extender.usage import books, record
+from extender.usage import books, prices, record
 from extender.view import ahead, forecast, forecaster, program, server
 from extender.web import answering, people, questions, tables
-from gpu_shim.agent import audit, enforce, holders, options, waits
+from extender.web import program as web_program
+from gpu_shim.agent import audit, cdi, enforce, holders, options, waits
+from gpu_shim.agent import report as agent
 from gpu_shim.arbiter.scheduler import scheduler
 from gpu_shim.protocol import wire
+from tests.unit.convert.accepted import assert_spec
 from webhooks import body, claims, jobs, rotation
 
 ROOT: Final = Path(__file__).parents[2]
@@ -48,6 +58,7 @@ DOCS: Final = ROOT / "docs"
 #: Folders of the tree that pages speak of, and files that are not in it: those of a user, a node or
 #: another project, and what a command makes.
 FOLDERS: Final = ("docs", "examples", "extender", "gpu_shim", "manifests", "tests", "webhooks")
+PROGRAMS: Final = ("extender", "gpu_shim", "webhooks")
 ELSEWHERE: Final = frozenset(
     {
         "/etc/kubernetes/ballast/scheduler-config.yaml",
@@ -60,6 +71,7 @@ ELSEWHERE: Final = frozenset(
 )
 _FILE: Final = re.compile(r"`([\w./-]+\.(?:py|pyx|yaml|json|md|c|h|toml))(?:::(\w+))?`")
 _FENCED: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_YAML: Final = re.compile(r"^ *```yaml\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: Lines that begin with a bar, one below the other.
 _TABLE: Final = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
 _BAR: Final = re.compile(r"(?<!\\)\|")
@@ -100,6 +112,8 @@ def longest_refusal_s(first_s: float) -> float:
     return refused.nodes[0].until
 
 
+#: In no page: the program has another number than the words of the row.
+OTHER: Final = "[another number]"
 PROSE: Final = (*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")))
 BIND_S: Final = option("control", "--bind-timeout")
 PAGES: Final = (
@@ -107,15 +121,15 @@ PAGES: Final = (
     ("autoscaling", f"no longer entitled to new nodes after {ungated.LOST_S:g} seconds"),
     ("autoscaling", f"looks every {stage_turns.EMPTY_EVERY_S:g} seconds"),
     ("cli", f"at most {agents._MOST_AGENTS} are read"),
-    ("cli", "answers within a second" if completed._DEADLINE_S == 1 else "?"),
+    ("cli", "answers within a second" if completed._DEADLINE_S == 1 else OTHER),
     ("decisions", f"(`--cycle-budget`, {option('control', '--cycle-budget'):g} s)"),
     ("decisions", f"at most {follow_up.MOST_ROUNDS} rounds"),
-    ("decisions", "After an hour of waiting" if pending.PATIENCE_S == 3600 else "?"),
+    ("decisions", "After an hour of waiting" if pending.PATIENCE_S == 3600 else OTHER),
     ("decisions", f"nothing from it for {words(long_wait_protection.PROTECTION_S / 3600)} hours"),
-    ("decisions", "a day ago counts half" if usage.LATELY_HALF_LIFE_S == 86_400 else "?"),
+    ("decisions", "a day ago counts half" if usage.LATELY_HALF_LIFE_S == 86_400 else OTHER),
     ("decisions", f"ends within the next {words(reservations.LONGEST_S / 3600)} hours"),
     ("decisions", f"at most {words(search._MOST_NODES)} nodes are tried"),
-    ("decisions", "for more than a minute" if budget_deadlines.CALM_S == 60 else "?"),
+    ("decisions", "for more than a minute" if budget_deadlines.CALM_S == 60 else OTHER),
     ("decisions", f"else of the GpuNodePool ({model.DISRUPTION_BUDGET_S})"),
     ("decisions", f"still exists {model.STUCK_AFTER_S} s after its grace period"),
     ("decisions", f"and {lost_work.RESTART_S} s for the restart"),
@@ -126,6 +140,7 @@ PAGES: Final = (
     ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
     ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
     ("dra", f"or with more than {claims.MAX_CLAIMS} claims"),
+    ("gpu-shim", "in " + " or ".join(f"`{folder}`" for folder in cdi.FOLDERS) + ": those of"),
     ("gpu-shim", f"for {words(audit.PATIENCE_S)} seconds uses a card"),
     ("gpu-shim", f"above its cap plus {audit.MARGIN_MIB >> 10} GiB"),
     ("gpu-shim", f"deletions with {words(enforce.GRACE_S)} seconds of grace"),
@@ -180,10 +195,14 @@ PAGES: Final = (
     ("operations", f"after {1 / pace._MOST_OF_A_CORE:g} times the CPU time"),
     ("operations", f"after {pace.LONGEST_S:g} seconds at the latest"),
     ("operations", f"at most {figure_turns.FIGURES_PER_S} statuses a second"),
+    ("operations", "at most once a second" if report.STATUS_PERIOD_S == 1 else OTHER),
     ("operations", f"({rotation.Schedule().lifetime.days} days, renewed after 60"),
-    ("operations", "an hour later the old CA" if rotation._PREVIOUS_KEPT.seconds == 3600 else "?"),
-    ("questions", "a minute to bind" if forecast.START_S == 60 else "?"),
-    ("questions", "looks ahead once a minute" if forecaster.EVERY_S == 60 else "?"),
+    (
+        "operations",
+        "an hour later the old CA" if rotation._PREVIOUS_KEPT.seconds == 3600 else OTHER,
+    ),
+    ("questions", "a minute to bind" if forecast.START_S == 60 else OTHER),
+    ("questions", "looks ahead once a minute" if forecaster.EVERY_S == 60 else OTHER),
     ("questions", f"Changes are tried for {words(server.TRIED_S)} seconds"),
     (
         "questions",
@@ -214,6 +233,7 @@ PAGES: Final = (
     ("web", f"up to {questions.MOST_NAMESPACES} projects' namespaces"),
     ("web", f"{words(people.MOST_SHOWN).capitalize()} namespaces are shown at once"),
     ("web", f"pages of {tables.ROWS} rows"),
+    ("web", f"a random token of {8 * web_program.TOKEN_BYTES} bits"),
     ("web", f"looked at every {answering.EVERY_S:g} seconds"),
 )
 
@@ -222,6 +242,43 @@ PAGES: Final = (
 def test_a_page_says_the_programs_number(page: str, says: str) -> None:
     text = " ".join((DOCS / f"{page}.md").read_text("utf-8").split())
     assert says in text
+
+
+#: What a page tells people to look for in a program's log.
+LOGGED: Final = (
+    ("gpu-shim", "could not end a container without the library"),
+    ("operations", "starting anew"),
+    ("runbooks", "certificate not checked"),
+    ("runbooks", "cycle broke"),
+    ("runbooks", "cycle failed"),
+    ("operations", "evicted pod"),
+    ("operations", "released pod"),
+    ("runbooks", "evicted pod"),
+    ("runbooks", "usage was not written"),
+)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        agent.CARDS_DELIVERABLE,
+        agent.CARDS_HEALTHY,
+        agent.CARDS_MAPPED,
+        agent.DRIVER_KNOWN,
+        agent.PODS_WITHIN_BOUNDS,
+        agent.RUNTIME_CONNECTED,
+    ],
+)
+def test_the_page_of_the_node_names_the_conditions_of_its_gpu_node(condition: str) -> None:
+    assert f"`{condition}`" in (DOCS / "gpu-shim.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("page", "line"), LOGGED)
+def test_a_line_that_a_page_looks_for_is_logged(page: str, line: str) -> None:
+    assert f"`{line}`" in (DOCS / f"{page}.md").read_text("utf-8")
+    logged = re.compile(rf'log\.(?:info|warning|error|exception)\(\s*"{line}"')
+    sources = (file for each in PROGRAMS for file in (ROOT / each).rglob("*.py"))
+    assert any(logged.search(file.read_text("utf-8")) for file in sources)
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
@@ -234,6 +291,50 @@ def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
         if name:
             words = rf"\b{name}\b"
             assert any(re.search(words, (ROOT / each).read_text("utf-8")) for each in found), name
+
+
+def _examples(page: Path) -> Iterator[dict[str, Any]]:
+    """The YAML documents of a page that are mappings."""
+    for block in _YAML.findall(page.read_text("utf-8")):
+        for document in yaml.safe_load_all(dedent(block)):
+            if isinstance(document, dict):
+                yield document
+
+
+def _specs(page: Path) -> Iterator[tuple[str, Any]]:
+    """Kind and spec of each example of our kinds; of some, a page shows fields of the spec only."""
+    parts = (("GpuNodePool", GpuNodePoolSpec), ("GpuProject", GpuProjectSpec))
+    for document in _examples(page):
+        if document.get("apiVersion") == API_VERSION:
+            yield document["kind"], document["spec"]
+            continue
+        for kind, struct in parts:
+            if document.keys() <= {each.encode_name for each in msgspec.structs.fields(struct)}:
+                rest = {"department": "research"} if kind == "GpuProject" else {}
+                yield kind, rest | document
+
+
+def test_examples_of_our_kinds_are_accepted() -> None:
+    specs = [(page.stem, *each) for page in PROSE for each in _specs(page)]
+    for page, kind, spec in specs:
+        assert_spec(kind, spec)
+        assert spec, page
+    assert {(page, kind) for page, kind, _ in specs} >= {
+        ("README", "GpuProject"),
+        ("autoscaling", "GpuNodePool"),
+        ("objects", "GpuPodGroup"),
+        ("objects", "GpuProject"),
+        ("objects", "GpuTopology"),
+        ("usage", "GpuProject"),
+    }
+
+
+def test_the_example_of_prices_is_read() -> None:
+    (document,) = (each for each in _examples(DOCS / "usage.md") if "currency" in each)
+    read = msgspec.convert(document, prices.Prices)
+    assert read.per_hour("NVIDIA-H100-80GB-HBM3", is_over_quota=True) == Decimal("1.50")
+    assert read.per_hour("another", is_over_quota=True) == Decimal("0.70")
+    assert read.per_hour("another", is_over_quota=False) == Decimal("2.10")
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)

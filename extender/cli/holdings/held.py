@@ -120,7 +120,8 @@ def _node(gpu_node: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
     ]
     healthy = [each for each in gpus if each["health"] == "Healthy"]
     n_whole = sum(not each["pods"] for each in healthy)
-    free = len(healthy) * MILLI_PER_GPU - sum(held.values()) - foreign * MILLI_PER_GPU
+    unheld = sum(MILLI_PER_GPU - held[each["index"]] for each in healthy)
+    free = unheld - foreign * MILLI_PER_GPU
     return {
         "name": name,
         "nodePool": (gpu_node["metadata"].get("labels") or {}).get(names.LABEL_NODE_POOL, ""),

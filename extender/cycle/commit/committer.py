@@ -153,9 +153,6 @@ class Committer:
             releases = [Release(each.pod, each.node, epoch) for each in admission.placements]
             self._releaser.start(admission.workload.project, releases)
             _count_waits(admission, now_s)
-        if released:
-            n_pods = sum(len(admission.placements) for admission in released)
-            log.info("releasing pods", pods=n_pods, workloads=len(released))
         return lost
 
     def _still_held(self) -> set[str]:

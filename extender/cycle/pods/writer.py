@@ -81,6 +81,8 @@ class PodWriter:
         patch = release_patch(pod, release.epoch, release.node, nodes)
         outcome = await self._patch(pod, patch)
         metrics.RELEASED.labels(outcome).inc()
+        if outcome == "done":
+            log.info("released pod", pod=pod.key, node=release.node, epoch=release.epoch)
         return outcome
 
     async def revoke(

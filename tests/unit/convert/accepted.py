@@ -39,12 +39,17 @@ def _closed(told: Any) -> Any:
     return made
 
 
+def assert_spec(kind: str, spec: Any) -> None:
+    """The spec is as the CRD of this kind of ours has it, without other fields."""
+    _validator(kind).validate(spec)
+
+
 def assert_accepted(done: Converted) -> None:
     """Every object of ours is as its CRD has it, and says so again after a way through YAML."""
     assert done.objects
     for told in yaml.safe_load_all("---\n".join(map(yaml.safe_dump, done.objects))):
         if told["apiVersion"] == names.API_VERSION:
-            _validator(told["kind"]).validate(told["spec"])
+            assert_spec(told["kind"], told["spec"])
 
 
 def of_kind(done: Converted, kind: str) -> dict[str, Manifest]:

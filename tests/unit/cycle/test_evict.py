@@ -36,6 +36,8 @@ class ApiServer:
     refused: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    #: The grace period that each eviction states; None: the pod's own.
+    graces: list[int | None] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     #: Pods as they are once the API server answers again, after `away_s`; it answers nothing for
     #: their evictions before.
@@ -46,6 +48,7 @@ class ApiServer:
 
     async def evict(self, _namespace: str, name: str, **options: Any) -> Any:
         self.asked.append(name)
+        self.graces.append(options.get("grace_s"))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(self.takes_s)
@@ -219,7 +222,11 @@ async def test_a_budget_whose_deadline_has_passed_is_overruled_for_victims_and_n
     stage.state.apply(Upserted(structs.replace(hurried, spec=spec)))
     snapshot, plan = stage._plan()
     first, second = plan.evictions
-    plan.held_back = [HeldBack(each.pod.uid, (), until=0) for each in plan.evictions]
+    first = structs.replace(first, pod=structs.replace(first.pod, budgets=("team-a/b",)))
+    refused, overruled = (
+        each._value.get() for each in (metrics.EVICTION_REFUSALS, metrics.BUDGETS_OVERRULED)
+    )
+    plan.held_back = [HeldBack(each.pod.uid, each.pod.budgets, until=0) for each in (first, second)]
     place = Placement(second.pod, "n2", ())
     plan.moves = [Move(place, second.workload, Reason.MOVED, "", "")]
     plan.evictions = [first]
@@ -227,6 +234,8 @@ async def test_a_budget_whose_deadline_has_passed_is_overruled_for_victims_and_n
     await asyncio.sleep(5)
     assert sorted(stage.api.asked) == ["v0", "v1"]
     assert stage.api.deleted == ["v0"]
+    assert metrics.BUDGETS_OVERRULED._value.get() == overruled + 1
+    assert metrics.EVICTION_REFUSALS._value.get() == refused + 1
 
 
 async def test_the_model_has_victims_as_leaving_from_the_moment_they_are_queued() -> None:
@@ -312,6 +321,30 @@ async def test_work_that_an_eviction_costs_stands_in_the_usage_books() -> None:
     (loss,) = stage.meter.losses()
     assert loss.hold.uid == stage.victims[0].metadata.uid
     assert loss.milli_s >= 1000 * RESTART_S
+
+
+async def test_work_that_an_eviction_costs_is_counted_for_its_project() -> None:
+    def lost() -> float:
+        name = "ballast_control_lost_gpu_seconds_total"
+        return REGISTRY.get_sample_value(name, {"project": "team-a"}) or 0
+
+    before, stage = lost(), Stage(1, ApiServer())
+    stage.start()
+    await asyncio.sleep(5)
+    assert lost() - before >= RESTART_S
+
+
+@pytest.mark.parametrize(("own_s", "stated_s"), [(45, None), (60, None), (61, 60), (3600, 60)])
+async def test_the_grace_of_an_evicted_pod_is_bounded(own_s: int, stated_s: int | None) -> None:
+    stage = Stage(1, ApiServer())
+    bounded = project("team-a").build()
+    spec = structs.replace(bounded.spec, max_termination_grace_seconds=60)
+    stage.state.apply(Upserted(structs.replace(bounded, spec=spec)))
+    stage.victims = [pod("v0").needs(1000).grace(own_s).version(9).bound("n1").build()]
+    stage.state.apply(Upserted(stage.victims[0]))
+    stage.start()
+    await asyncio.sleep(5)
+    assert stage.api.graces == [stated_s]
 
 
 async def test_evictions_for_a_beneficiary_that_does_not_run_in_time_are_counted() -> None:

@@ -46,6 +46,7 @@ def test_what_programs_act_on_waits_for_no_turn() -> None:
         "condition": NewStatus("condition", replace(FIGURES, conditions=[]), BEFORE),
         "spec": NewStatus("spec", replace(FIGURES, observed_generation=2), BEFORE),
         "quota": NewStatus("quota", pool(quota="5"), BEFORE),
+        "limit": NewStatus("limit", replace(FIGURES, gpu=replace(FIGURES.gpu, limit="9")), BEFORE),
         "month": NewStatus("month", pool(month=month), BEFORE),
     }
     figures = [NewStatus("figures", FIGURES, BEFORE)] * 100

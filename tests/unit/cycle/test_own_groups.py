@@ -1,9 +1,13 @@
 """Groups that the controller creates: owners, deletion, and the age that they pass on."""
 
 from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
+from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import KEPT_S, OwnGroups, group_of
 from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
@@ -93,3 +97,19 @@ def test_a_group_is_sized_by_its_pods_or_by_a_person() -> None:
     ):
         state = state_of(*objects)
         assert state.is_sized(state.workloads()["team-a/g"]) is is_sized
+
+
+@pytest.mark.parametrize(
+    ("min_member", "n_pods", "n_told"), [(0, 2, 1), (0, 1, 0), (2, 2, 0)], ids=str
+)
+async def test_a_group_of_unknown_size_is_told_once_on_a_pod_and_its_owner(
+    min_member: int, n_pods: int, n_told: int
+) -> None:
+    pods = [pod(name).needs(1000).gang("g", min_member).build() for name in "ab"[:n_pods]]
+    state = state_of(pod_group("g", 1).made_for("uid-job").build(), *pods)
+    recorder: Any = create_autospec(EventRecorder, instance=True)
+    groups = OwnGroups(UNUSED, state, PodEvents(state, recorder))
+    for now in (0.0, 1.0):
+        await groups.keep(state.snapshot(0), ["team-a/g"], now)
+    told = [(call.args[0].kind, call.args[1]) for call in recorder.record.call_args_list]
+    assert told == [(kind, Reason.GANG_SIZE_UNKNOWN) for kind in ("Pod", "Job")] * n_told

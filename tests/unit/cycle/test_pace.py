@@ -228,3 +228,19 @@ async def test_a_namespace_that_a_project_comes_to_list_gets_its_label_at_once(
         office.controller._deliver(Upserted(listing))
         await asyncio.sleep(0.1)
         assert office.labelled() == ["more"]
+
+
+async def test_work_that_a_cycle_had_no_time_for_is_counted_and_comes_first_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    term = Term(Office(monkeypatch).controller, transitions=3)
+    of_stage = metrics.CUT_STAGES.labels("reclaim")
+    before = of_stage._value.get()
+    cut = frozenset({"ns/a", "ns/b"})
+    term._note_cut(Plan(cut=cut, cut_stages=("reclaim",)))
+    assert metrics.CUT_WORKLOADS._value.get() == 2
+    assert of_stage._value.get() == before + 1
+    assert term._settings().first == cut
+    term._note_cut(Plan())
+    assert metrics.CUT_WORKLOADS._value.get() == 0
+    assert term._settings().first == frozenset()

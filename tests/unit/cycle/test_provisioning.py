@@ -7,17 +7,23 @@ from unittest.mock import create_autospec
 import msgspec
 import pytest
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
 from extender.api import names
 from extender.api.events import Removed, Upserted
 from extender.api.kinds import Elastic, ElasticNode
 from extender.api.objects import (
+    Affinity,
     Condition,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
     ObjectMeta,
     Pod,
     ProvisioningRequest,
     ProvisioningRequestSpec,
     ProvisioningRequestStatus,
+    Requirement,
 )
 from extender.api.reasons import Reason, Refused
 from extender.cycle.keepers.provisioning import LOOK_S, RETRY_S, ProvisioningKeeper
@@ -99,9 +105,9 @@ class Scene:
         await asyncio.sleep(LOOK_S + 1)
         return self.keeper.noted(plan)
 
-    def say(self, condition: str) -> None:
+    def say(self, *conditions: str) -> None:
         (name,) = self.requests
-        told = [Condition(type=condition, status="True")]
+        told = [Condition(type=each, status="True") for each in conditions]
         status = ProvisioningRequestStatus(conditions=told)
         self.requests[name] = replace(self.requests[name], status=status)
 
@@ -130,6 +136,25 @@ async def test_a_gang_that_lacks_nodes_has_one_request_of_exactly_its_pods() -> 
     assert spec["nodeSelector"] == {"pool": "gpu"}
     detail = plan.waits["team-a/g"].detail
     assert f"2 nodes are requested by ProvisioningRequest {name}" in detail
+
+
+async def test_a_request_asks_for_nodes_that_its_pods_may_use() -> None:
+    rule = Requirement("zone", "In", ["a"])
+    affinity = Affinity(NodeAffinity(NodeSelector([NodeSelectorTerm([rule])])))
+    picky = pod("p").needs(1000, devices=8).pools("gpu").on_nodes(pool="gpu").tolerates("team")
+    made = picky.build()
+    # The new nodes of the pool would have the zone.
+    node_of = replace(ELASTIC.node, labels={"zone": "a"})
+    scene = Scene(replace(made, spec=replace(made.spec, affinity=affinity)))
+    scene.state.apply(Upserted(elastic_pool(replace(ELASTIC, node=node_of))))
+    await scene.look()
+    ((_, template),) = scene.templates.items()
+    spec = template["template"]["spec"]
+    assert [each["key"] for each in spec["tolerations"]] == ["team"]
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    (found,) = term["matchExpressions"]
+    assert (found["key"], found["values"]) == ("zone", ["a"])
 
 
 async def test_what_is_above_quota_has_none_and_is_told_why() -> None:
@@ -207,6 +232,22 @@ async def test_a_request_that_came_to_nothing_is_made_again_after_a_while(word: 
     await scene.look()
     await scene.look()
     assert scene.n_created == 2
+
+
+async def test_requests_are_counted_by_their_newest_condition() -> None:
+    def counted(state: str) -> float | None:
+        name = "ballast_control_provisioning_requests"
+        return REGISTRY.get_sample_value(name, {"state": state})
+
+    scene = Scene(*gang(2))
+    await scene.look()
+    scene.say("Accepted")
+    await scene.look()
+    assert counted("Accepted") == 1
+    scene.say("Accepted", "Provisioned", "BookingExpired")
+    await scene.look()
+    assert (counted("Accepted"), counted("Provisioned")) == (None, None)
+    assert counted("BookingExpired") == 1
 
 
 async def test_a_cluster_without_the_kind_is_reported() -> None:

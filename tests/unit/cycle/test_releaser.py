@@ -5,14 +5,17 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.api.events import Synced, Upserted
 from extender.api.objects import Node, Pod
 from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.releaser import AT_ONCE, Releaser
 from extender.cycle.pods.writer import PodWriter, Release
-from extender.kube.errors import NotLeading
+from extender.kube.client import Client
+from extender.kube.errors import Conflict, NotLeading
 from extender.state.cluster import ClusterState
+from extender.state.model import PodView
 from tests.support.builders import gpu_node, node, pod, row, whole
 
 EPOCH = 7
@@ -140,3 +143,17 @@ async def test_a_pod_that_is_queued_as_the_last_release_ends_is_sent() -> None:
     scene.start("a", "next")
     await scene.settle()
     assert scene.sent[-1] == "next"
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_each_release_is_one_line_in_the_log(*, is_done: bool) -> None:
+    scene = Scene(["a1"])
+    client: Any = create_autospec(Client, instance=True)
+    client.strategic_patch.side_effect = [scene.pods[0] if is_done else Conflict("it changed")]
+    view = scene.state.pod("uid-a1")
+    assert isinstance(view, PodView)
+    with capture_logs() as logs:
+        writer = PodWriter(client, scene.state)
+        await writer.release(Release(view, "n1", EPOCH), Narrowing(scene.state))
+    line = {"event": "released pod", "pod": "team-a/a1", "node": "n1", "epoch": EPOCH}
+    assert logs == ([{"log_level": "info"} | line] if is_done else [])

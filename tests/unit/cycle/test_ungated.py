@@ -6,6 +6,7 @@ from unittest.mock import create_autospec
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
 from extender.api import names
 from extender.api.events import Removed, Upserted
@@ -167,6 +168,9 @@ async def test_pods_whose_quota_is_gone_are_deleted_to_come_back_behind_the_gate
     await scene.look()
     assert scene.deleted == ["p0", "p1"]
     assert ("p0", Reason.GATED_AGAIN) in scene.told
+    labels = {"reason": "GatedAgain", "project": "team-a", "beneficiary": ""}
+    # Metrics are those of the whole process: other tests count here too.
+    assert (REGISTRY.get_sample_value("ballast_control_evicted_pods_total", labels) or 0) >= 2
 
 
 async def test_a_pod_that_is_released_at_that_moment_stays() -> None:
@@ -242,6 +246,17 @@ async def test_pods_of_a_daemon_set_stay_for_they_would_come_back_without_the_ga
     of_set = replace(owner, api_version="apps/v1", kind="DaemonSet", name="set", uid="uid-set")
     daemon = replace(daemon, metadata=replace(daemon.metadata, owner_references=[of_set]))
     scene = Scene(daemon)
+    await scene.look(LOST_S + 1)
+    await scene.look()
+    assert scene.deleted == []
+
+
+@pytest.mark.parametrize("gates", [[], [SchedulingGate("x")]])
+async def test_a_pod_that_would_not_come_back_or_that_others_hold_is_not_deleted(
+    gates: list[SchedulingGate],
+) -> None:
+    made = member("p0", 3).build() if gates else member("p0", 3).bare().build()
+    scene = Scene(replace(made, spec=replace(made.spec, scheduling_gates=gates)))
     await scene.look(LOST_S + 1)
     await scene.look()
     assert scene.deleted == []

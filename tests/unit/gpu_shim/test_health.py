@@ -16,7 +16,7 @@ def health(tmp_path: Path) -> Health:
     return Health(tmp_path / "health.json", "boot-1")
 
 
-@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 94, 109])
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 69, 94, 109])
 def test_an_error_of_a_program_is_not_the_cards(health: Health, number: int) -> None:
     assert f"Xid {number}" in health.saw_xid("GPU-0", number)
     assert not health.ill

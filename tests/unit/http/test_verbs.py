@@ -271,10 +271,11 @@ def test_work_that_may_not_be_evicted_is_never_placed_directly() -> None:
     assert reasons(verdict.unresolvable) == {"n1": Reason.NOT_PLANNED}
 
 
-def test_a_limit_binds_even_below_the_share() -> None:
-    known = book(node("n1").build(), project("team-a").quota(1, limit="0.4").build())
+@pytest.mark.parametrize(("limit", "told"), [("0.4", {"n1": Reason.OVER_LIMIT}), ("0.5", {})])
+def test_a_limit_binds_even_below_the_share(limit: str, told: dict[str, Reason]) -> None:
+    known = book(node("n1").build(), project("team-a").quota(1, limit=limit).build())
     verdict = filter_nodes(known, claim(pod("a").direct().needs(500)), ["n1"])
-    assert reasons(verdict.failed) == {"n1": Reason.OVER_LIMIT}
+    assert reasons(verdict.failed) == told
 
 
 @pytest.mark.parametrize(("share", "is_kept"), [("1", False), ("2", True)])

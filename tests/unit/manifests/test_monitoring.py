@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from manifests.boards import __main__ as generator
 from manifests.boards.boards import BOARDS
 
 ROOT = Path(__file__).parents[3]
+RUNBOOKS = ROOT / "docs" / "runbooks.md"
 
 
 def test_boards_are_as_generated() -> None:
@@ -47,13 +49,38 @@ def test_panels_do_not_overlap_and_use_the_variables_of_their_board(board: objec
     assert used <= known
 
 
-def test_every_runbook_belongs_to_an_alert() -> None:
-    text = (ROOT / "docs" / "runbooks.md").read_text("utf-8")
+def alerts() -> dict[str, Any]:
+    """The rules of alerts by name."""
     (rule,) = yaml.safe_load_all((generator.FOLDER.parent / "alerts.yaml").read_text("utf-8"))
-    alerts = {
-        each["alert"]
-        for group in rule["spec"]["groups"]
-        for each in group["rules"]
-        if "alert" in each
-    }
-    assert set(re.findall(r"^## (\w+)$", text, re.MULTILINE)) == alerts
+    rules = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    return {each["alert"]: each for each in rules if "alert" in each}
+
+
+def test_every_runbook_belongs_to_an_alert() -> None:
+    text = RUNBOOKS.read_text("utf-8")
+    assert set(re.findall(r"^## (\w+)$", text, re.MULTILINE)) == alerts().keys()
+
+
+#: Alert -> what its rule says (the end of its expression, or for how long), and its runbook.
+BOUNDS = {
+    "BallastBudgetIsNearlyUsed": {">= 0.9 * ballast_queue_month_budget": "nine tenths"},
+    "BallastCacheIsStale": {"> 600": "nothing for ten minutes"},
+    # It is renewed 30 days before its end.
+    "BallastCertificateIsNotRenewed": {"< 20 * 86400": "renewed ten days ago"},
+    "BallastEvictionsAreUseless": {"[1h]) > 5": "More than five pods in an hour"},
+    "BallastGpusIdleWhileWorkWaits": {"30m": "For half an hour", "> 0.1 *": "a tenth"},
+    "BallastJobNearsItsBackoffLimit": {">= 4 and": "four failed pods or more"},
+    "BallastProjectIsBelowItsQuota": {"30m": "For half an hour"},
+    "BallastProjectsReclaimFromEachOther": {"increase1h > 3": "more than three pods"},
+    "BallastUsageRecordsAreBehind": {"> 600": "for ten minutes"},
+}
+
+
+@pytest.mark.parametrize("alert", BOUNDS)
+def test_a_runbook_says_from_when_its_alert_fires(alert: str) -> None:
+    rule, text = alerts()[alert], RUNBOOKS.read_text("utf-8")
+    (section,) = re.findall(rf"^## {alert}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    said = " ".join(section.split())
+    for bound, words in BOUNDS[alert].items():
+        assert bound in f"{rule['expr']} {rule.get('for', '')}"
+        assert words in said

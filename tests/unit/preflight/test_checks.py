@@ -155,8 +155,17 @@ def test_gpu_node_of_a_cloud_without_nvidias_labels_fails() -> None:
     bare: dict[str, str | None] = dict.fromkeys(LABELS) | {
         "cloud.google.com/gke-accelerator": "nvidia-l4"
     }
-    facts = good(nodes=[node(labelled=bare), node("plain", gpus=0)])
+    there = node(labelled=bare)
+    there.status.capacity = {}
+    facts = good(nodes=[there, node("plain", gpus=0)])
     assert finding(facts, "GPU labels").state is State.FAIL
+
+
+def test_gpu_node_without_a_device_plugin_is_named() -> None:
+    bare = node("bare")
+    bare.status.capacity = {}
+    found = finding(good(nodes=[node(), bare, node("plain", gpus=0)]), "device plugin")
+    assert (found.state, found.found) == (State.WARN, "bare have no nvidia.com/gpu")
 
 
 def test_cluster_without_gpus_fails() -> None:
@@ -169,6 +178,8 @@ def test_own_pods_need_a_node_without_gpus() -> None:
     plane = node("plane", gpus=0)
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     plane.spec.taints = [msgspec.convert(taint, Taint)]
+    assert finding(good(nodes=[node(), plane]), check).state is State.OK
+    plane.spec.taints.append(Taint(key="spare", effect="PreferNoSchedule"))
     assert finding(good(nodes=[node(), plane]), check).state is State.OK
     plane.spec.unschedulable = True
     assert finding(good(nodes=[node(), plane]), check).state is State.FAIL
@@ -259,6 +270,24 @@ IGNORING = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disrupt
 def test_job_that_an_eviction_kills_is_named() -> None:
     found = finding(good(jobs=[job(), job("cpu")]), "Jobs and evictions")
     assert (found.state, found.found) == (State.WARN, "ns/j")
+    found = finding(good(jobs=[job("nvidia.com/mig-1g.10gb")]), "Jobs and evictions")
+    assert found.state is State.WARN
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42]}},
+        {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]},
+    ],
+    ids=["exit code", "condition"],
+)
+def test_job_whose_policy_counts_an_eviction_before_it_ignores_it_is_named(
+    first: dict[str, Any],
+) -> None:
+    policy = {"rules": [first, *IGNORING["rules"]]}
+    found = finding(good(jobs=[job(podFailurePolicy=policy)]), "Jobs and evictions")
+    assert (found.state, found.found) == (State.WARN, "ns/j")
 
 
 def test_jobs_that_evictions_do_not_harm_are_ok() -> None:
@@ -268,13 +297,16 @@ def test_jobs_that_evictions_do_not_harm_are_ok() -> None:
     assert finding(facts, "Jobs and evictions").state is State.OK
 
 
-def test_budget_that_allows_nothing_is_named() -> None:
+@pytest.mark.parametrize(
+    ("allowed", "pods", "found"), [(0, 1, "ns/b"), (1, 1, "1 seen"), (0, 0, "1 seen")]
+)
+def test_budget_that_allows_nothing_is_named(allowed: int, pods: int, found: str) -> None:
     body = {
         "metadata": {"name": "b", "namespace": "ns"},
-        "status": {"disruptionsAllowed": 0, "expectedPods": 1},
+        "status": {"disruptionsAllowed": allowed, "expectedPods": pods},
     }
     facts = good(budgets=[msgspec.convert(body, Budget)])
-    assert finding(facts, "disruption budgets").found == "ns/b"
+    assert finding(facts, "disruption budgets").found == found
 
 
 def test_the_worst_comes_first() -> None:
@@ -309,10 +341,10 @@ def test_a_pool_whose_autoscaler_reads_pods_needs_no_requests() -> None:
     assert (without.state, "UnschedulablePods" in without.advice) == (State.WARN, True)
 
 
-def ledger(*pods: str) -> GpuNode:
-    """A node whose rows are bound, of pods with these names."""
+def ledger(*pods: str, state: str = "bound") -> GpuNode:
+    """A node whose rows are of pods with these names."""
     rows = [
-        {"uid": pod, "namespace": space, "name": pod, "project": "p", "cards": [], "state": "bound",
+        {"uid": pod, "namespace": space, "name": pod, "project": "p", "cards": [], "state": state,
          "epoch": 1, "reservedAt": 1}
         for space, _, pod in (each.partition("/") for each in pods)
     ]  # fmt: skip
@@ -326,5 +358,7 @@ def test_pods_that_hold_gpus_in_namespaces_without_a_project_are_named() -> None
     for facts in (
         good(projects=[project("p", "a", "b")], ledger=of),
         good(unread=["gpuprojects: forbidden"], ledger=of),
+        # A place that is kept for a pod is not held by one.
+        good(projects=[project("p", "a")], ledger=[ledger("b/left", state="nominated")]),
     ):
         assert check not in {each.check for each in judge(facts)}

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from extender.api.objects import ClaimSource, Node, Pod, SchedulingGate, Volume
 from extender.shadow import adoption
 from extender.shadow.adoption import Seen, adopt
@@ -57,6 +59,18 @@ def test_without_queues_each_namespace_has_the_same_share() -> None:
     assert {each.workload.partition("/")[0] for each in found.plan.evictions} == {"team-a"}
 
 
+def test_a_pod_without_a_class_counts_as_training_and_a_high_priority_is_not_preemptible() -> None:
+    pods = [plain("none").build(), plain("high").priority(100).build()]
+    pods.append(plain("low").priority(99).build())
+    workloads = picture(Seen(nodes=nodes("n1"), pods=pods)).snapshot.workloads
+    found = {w.name: (w.kind, w.priority, w.is_preemptible) for w in workloads.values()}
+    assert found == {
+        "none": ("training", 50, True),
+        "high": ("training", 100, False),
+        "low": ("training", 99, True),
+    }
+
+
 def test_given_projects_take_the_place_of_namespaces() -> None:
     ours = project("vision").of("all").namespaces("team-a", "team-b").quota(2).build()
     pods = [on(plain("a").build(), "n1"), plain("b", "team-b").build(), plain("c", "other").build()]
@@ -84,9 +98,17 @@ def test_pod_with_a_volume_has_a_place_although_no_claim_is_read() -> None:
     assert [each.workload.key for each in found.plan.admissions] == ["team-a/a"]
 
 
-def test_pods_that_a_jobset_made_are_a_gang_of_all_that_there_are() -> None:
-    label = {"jobset.sigs.k8s.io/jobset-name": "train"}
-    pods = [plain(f"w{i}").labels(label).build() for i in range(3)]
+@pytest.mark.parametrize(
+    "key",
+    [
+        "jobset.sigs.k8s.io/jobset-name",
+        "kueue.x-k8s.io/pod-group-name",
+        "ray.io/cluster",
+        "training.kubeflow.org/job-name",
+    ],
+)
+def test_pods_of_one_owner_are_a_gang_of_all_that_there_are(key: str) -> None:
+    pods = [plain(f"w{i}").labels({key: "train"}).build() for i in range(3)]
     found = picture(Seen(nodes=nodes("n1"), pods=pods))
     assert found.snapshot.workloads["team-a/train"].min_member == 3
     assert not found.plan.admissions
@@ -101,11 +123,12 @@ def test_pod_group_of_a_peer_says_the_size_of_the_gang() -> None:
     assert len(found.plan.admissions) == 1
 
 
-def test_shared_cards_of_kai_are_counted_once() -> None:
+@pytest.mark.parametrize("space", ["kai-resource-reservation", "runai-reservation"])
+def test_shared_cards_of_kai_are_counted_once(space: str) -> None:
     """KAI keeps a pod of its own for the card that these two share."""
     label = {"runai-gpu-group": "g"}
     halves = [on(pod(n).direct().needs(500).labels(label).build(), "n1") for n in ("a", "b")]
-    keeper = on(plain("keep", "kai-resource-reservation").build(), "n1")
+    keeper = on(plain("keep", space).build(), "n1")
     done = adopt(Seen(nodes=nodes("n1"), pods=[*halves, keeper]))
     found = Picture(done.state.snapshot(NOW_S))
     cards = [each.cards[0].index for w in found.snapshot.workloads.values() for each in w.pods]

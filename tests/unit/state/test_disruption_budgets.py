@@ -12,7 +12,7 @@ from extender.api.objects import (
     Pod,
     PodDisruptionBudget,
 )
-from extender.state.budgets import BudgetIndex
+from extender.state.budgets import MOST_PER_NAMESPACE, BudgetIndex
 from extender.state.pods.facts import PodFacts, read_facts
 from tests.support.builders import pod
 
@@ -70,3 +70,23 @@ def test_pods_are_looked_at_again_when_their_budget_becomes_healthy() -> None:
     )
     assert found.set_budget(healthy)
     assert not found.set_budget(healthy)
+
+
+def test_only_the_first_budgets_of_a_namespace_by_name_are_counted() -> None:
+    found = BudgetIndex()
+    namespace = facts("", is_ready=True).namespace
+    for at in reversed(range(MOST_PER_NAMESPACE + 1)):
+        # Only the last by name selects the pod.
+        label = {} if at == MOST_PER_NAMESPACE else {"app": "other"}
+        found.set_budget(
+            PodDisruptionBudget(
+                metadata=ObjectMeta(name=f"b{at:03}", namespace=namespace, uid=f"u{at}"),
+                spec=BudgetSpec(selector=LabelSelector(match_labels=label)),
+                status=BudgetStatus(desired_healthy=2),
+            )
+        )
+    running = facts("Running", is_ready=True)
+    assert found.binding(running) == ()
+    assert len(found.allowed([namespace])) == MOST_PER_NAMESPACE
+    assert found.drop_budget(namespace, "b000", "u0")
+    assert found.binding(running) == (f"{namespace}/b{MOST_PER_NAMESPACE:03}",)

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from extender.api import names
 from extender.api.events import Removed, Upserted
 from extender.api.kinds import TopologyConstraint
 from extender.api.objects import Pod
@@ -17,6 +19,7 @@ from tests.support.builders import (
     part,
     pod,
     pod_group,
+    pool,
     project,
     row,
     topology,
@@ -71,6 +74,12 @@ def test_a_tree_has_the_minimums_that_are_stated_at_every_level() -> None:
     assert (tree.min_member, tree.min_groups) == (3, None)
     assert (tree.children[0].min_member, tree.children[0].min_groups) == (2, 1)
     assert [leaf.name for leaf in tree.children[0].children] == ["leader", "workers"]
+
+
+def test_a_pod_names_its_sub_group_by_the_label_of_kai_too() -> None:
+    group = pod_group("g", 1).sub_group("leader").sub_group("workers", 4).build()
+    labelled = member().labels({"kai.scheduler/subgroup-name": "workers"}).build()
+    assert view_of(state_of(group, labelled)).pods[0].group == "workers"
 
 
 def test_sub_groups_that_surround_one_another_are_a_problem() -> None:
@@ -140,6 +149,15 @@ def test_pods_ask_for_nearness_without_a_pod_group(notes: dict[str, str]) -> Non
     assert tree.topology == TopologyRule("dc", "rack")
 
 
+def test_a_level_of_two_topologies_needs_the_name_of_one() -> None:
+    other = topology("power", "row", "rack")
+    state = state_of(TREE, other, pod_group("g", 2).near("rack").build(), member().build())
+    problem = view_of(state).problem
+    assert problem is not None
+    assert problem.reason is Reason.UNKNOWN_TOPOLOGY
+    assert "dc, power have the level rack: name one of them" in problem.detail
+
+
 @pytest.mark.parametrize(("level", "name"), [("rack", "nowhere"), ("row", "dc"), ("row", "")])
 def test_a_level_that_does_not_exist_is_a_problem_until_it_does(level: str, name: str) -> None:
     group = pod_group("g", 2).near(level, topology=name).build()
@@ -154,8 +172,9 @@ def test_a_level_that_does_not_exist_is_a_problem_until_it_does(level: str, name
 # -- users and labels ------------------------------------------------------------------------
 
 
-def test_a_workload_is_its_users() -> None:
-    workload = view_of(state_of(member().user("ann").build()))
+@pytest.mark.parametrize("key", ["ballast.dev/user", "yunikorn.apache.org/username"])
+def test_a_workload_is_its_users(key: str) -> None:
+    workload = view_of(state_of(member().labels({key: "ann"}).build()))
     assert workload.user == "ann"
 
 
@@ -255,6 +274,36 @@ def test_a_group_may_be_stale_for_ever_or_wait_before_it_evicts() -> None:
     workload = view_of(state_of(group, *running("a"), member("b").created(70).build()))
     assert (workload.stale_grace_s, workload.preemption_delay_s) == (None, 300)
     assert workload.waits_since == 70
+
+
+# -- what a group states ---------------------------------------------------------------------
+
+
+def test_what_a_group_states_precedes_what_its_pods_state() -> None:
+    notes = {
+        names.ANNOTATION_EXPECTED_RUN: "60",
+        names.ANNOTATION_WEIGHT: "2",
+        names.ANNOTATION_NODE_POOLS: "y",
+        names.ANNOTATION_TOPOLOGY_REQUIRED: "zone",
+    }
+    pools = pool("x", a="1").build(), pool("y", a="2").build()
+    group = pod_group("g", 1).near("rack").pools("x").build()
+    stated = structs.replace(group.spec, expected_run_seconds=90, weight=3, max_concurrent_pods=5)
+    rack, zone = TopologyRule("dc", "rack"), TopologyRule("dc", "zone")
+    for built, found in (
+        (pod_group("g", 1).build(), (60, 2, ("y",), zone, None)),
+        (structs.replace(group, spec=stated), (90, 3, ("x",), rack, 5)),
+    ):
+        workload = view_of(state_of(TREE, *pools, built, member().notes(notes).build()))
+        assert workload.problem is None
+        assert workload.tree is not None
+        assert found == (
+            workload.expected_run_s,
+            workload.weight,
+            workload.pools,
+            workload.tree.topology,
+            workload.max_concurrent_pods,
+        )
 
 
 # -- sub-groups that pods state --------------------------------------------------------------

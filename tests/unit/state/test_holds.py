@@ -1,5 +1,6 @@
 """Held workloads stay gated and keep their age."""
 
+import pytest
 from msgspec.structs import replace
 
 from extender.api import names
@@ -9,6 +10,7 @@ from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
+from extender.state.model import GPU
 from tests.support.builders import department, gpu_node, node, pod, pod_group, project
 
 HOLD = {names.ANNOTATION_HOLD: names.HOLD}
@@ -51,6 +53,15 @@ def test_pod_that_is_held_gets_no_place_and_says_why() -> None:
     assert admitted(plan) == {"team-a/free"}
     assert plan.waits["team-a/held"].reason is Reason.HELD_BY_OWNER
     assert names.ANNOTATION_HOLD in plan.waits["team-a/held"].detail
+
+
+@pytest.mark.parametrize(("held", "milli"), [("", 2000), ("b", 0), ("ab", 0)])
+def test_held_work_has_no_part_in_the_demand_of_its_project(held: str, milli: int) -> None:
+    """A gang waits whole while one of its pods is held."""
+    notes = {name: HOLD if name in held else {} for name in "ab"}
+    pods = [pod(name).needs(1000).gang("g", 2).notes(notes[name]).build() for name in "ab"]
+    plan = decided(cluster_of(*pods))
+    assert plan.shares["team-a", "default"].fair_share[GPU] == milli
 
 
 def test_only_the_word_true_holds() -> None:

@@ -1,10 +1,12 @@
 """Free resources of nodes, and whether nodes are used."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from extender.api.events import Removed, Upserted
+from extender.api.kinds import Device, GpuNodeStatus
 from extender.api.objects import (
     ContainerStatus,
     Node,
@@ -27,6 +29,19 @@ from tests.unit.state.model import free_cards, host_of, is_ready, nodes_of, stat
 def test_a_row_takes_its_cards_even_while_its_pod_is_unknown() -> None:
     ledger = gpu_node("n1", 2).holds(row(pod("a").build(), part(0, 300))).build()
     assert free_cards(state_of(ledger), "n1") == [700, 1000]
+
+
+@pytest.mark.parametrize(("health", "mib"), [("Healthy", 8_000), ("Unhealthy", 80_000)])
+def test_a_node_with_cards_of_different_sizes_counts_by_the_smallest_healthy_one(
+    health: Literal["Healthy", "Unhealthy"], mib: int
+) -> None:
+    devices = [
+        Device(index=0, memory_mib=80_000),
+        Device(index=1, memory_mib=8_000, health=health),
+    ]
+    ledger = replace(gpu_node("n1").build(), status=GpuNodeStatus(devices=devices))
+    nodes = nodes_of(state_of(node("n1").build(), ledger))
+    assert nodes.cards.card_mib[nodes.cards.ix["n1"]] == mib
 
 
 def test_a_row_keeps_its_cards_when_its_pod_is_gone_until_it_is_freed() -> None:

@@ -1,8 +1,12 @@
 """Figures of departments, projects and node pools, and their hierarchy."""
 
 from dataclasses import replace
+from typing import Any
 
-from extender.api.kinds import HostFigures
+import msgspec
+import pytest
+
+from extender.api.kinds import GpuNodePool, GpuProject, HostFigures
 from extender.state.model import UNBOUND, UNLIMITED, Figures, PoolQuota
 from extender.state.queues import Queues
 from tests.support.builders import department, pool, project
@@ -175,3 +179,77 @@ def test_a_weight_or_rank_of_a_department_is_told_to_have_no_effect() -> None:
         " the weight of a department is its quota",
         "GpuDepartment science: node pool default: rank: has no effect, departments have none",
     ]
+
+
+ELASTIC = {
+    "maxNodes": 4,
+    "consolidateAfterMinutes": 30,
+    "node": {"gpus": 8, "cpu": 64, "memoryGiB": 512},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({"placement": {"gpu": "Spread"}}, {"gpu_placement": "spread"}),
+        ({"placement": {"gpu": "LeastFragmentation"}}, {"gpu_placement": "fgd"}),
+        ({"placement": {"gpu": "BestFit"}}, {"gpu_placement": "best-fit"}),
+        ({"placement": {"gpu": "FirstFit"}}, {"gpu_placement": "first-fit"}),
+        ({"policy": "DemandWeighted"}, {"policy": "demand-weighted"}),
+        ({"policy": "Priority"}, {"policy": "priority"}),
+        ({"preemption": "Disabled"}, {"has_preemption": False}),
+        ({"jobOrder": "StrictFifo"}, {"job_order": "strict-fifo"}),
+        ({"timeBasedFairShare": {"weightPercent": 50}}, {"usage_weight_milli": 500}),
+        ({"disruptionBudgetSeconds": 60}, {"disruption_budget_s": 60}),
+        ({"maxTerminationGraceSeconds": 90}, {"max_grace_s": 90}),
+        ({"reclaimBandPercent": 25}, {"reclaim_band_percent": 25}),
+        ({"checkpointSeconds": 600}, {"checkpoint_s": 600}),
+    ],
+    ids=str,
+)
+def test_what_a_node_pool_states_is_what_decisions_read(
+    spec: dict[str, Any], found: dict[str, Any]
+) -> None:
+    queues = Queues()
+    usual = queues.pool_views["default"]
+    document = {"metadata": {"name": "default"}, "spec": spec}
+    queues.set_pool(msgspec.convert(document, GpuNodePool))
+    assert queues.pool_views["default"] == replace(usual, **found)
+
+
+@pytest.mark.parametrize("policy", ["FairShare", "DemandWeighted", "Priority"])
+def test_only_a_pool_of_fair_shares_grows(policy: str) -> None:
+    queues = Queues()
+    document = {"metadata": {"name": "p"}, "spec": {"policy": policy, "elastic": ELASTIC}}
+    queues.set_pool(msgspec.convert(document, GpuNodePool))
+    view = queues.pool_views["p"]
+    assert view.consolidate_after_s == 1800
+    assert (view.elastic is not None) is (policy == "FairShare")
+    if view.elastic is not None:
+        sizes = view.elastic.n_gpus, view.elastic.cpu_milli, view.elastic.memory_mib
+        assert (view.elastic.max_nodes, sizes) == (4, (8, 64_000, 512 * 1024))
+        assert not view.elastic.reads_pods
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        (
+            {"minRuntime": {"reclaimSeconds": 600, "preemptSeconds": 60}},
+            {"reclaim_min_runtime_s": 600, "preempt_min_runtime_s": 60},
+        ),
+        ({"disruptionBudgetSeconds": 30}, {"disruption_budget_s": 30}),
+        ({"maxTerminationGraceSeconds": 45}, {"max_grace_s": 45}),
+    ],
+    ids=str,
+)
+def test_what_a_project_states_is_what_decisions_read(
+    spec: dict[str, Any], found: dict[str, Any]
+) -> None:
+    views = []
+    for more in ({}, spec):
+        queues = Queues()
+        document = {"metadata": {"name": "p"}, "spec": {"department": "science", **more}}
+        queues.set_project(msgspec.convert(document, GpuProject))
+        views.append(queues.project_views["p"])
+    assert views[1] == replace(views[0], **found)

@@ -1,5 +1,7 @@
 """Requests and node constraints of a pod."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -11,6 +13,7 @@ from extender.api.objects import (
     NodeSelector,
     NodeSelectorTerm,
     Pod,
+    PodSpec,
     Port,
     Requirement,
 )
@@ -83,3 +86,45 @@ def test_a_host_port_is_left_to_kube_scheduler_and_puts_the_workload_in_doubt() 
     assert workload.problem is None
     assert workload.doubt is not None
     assert "hostPort" in workload.doubt.detail
+
+
+def _term(**more: Any) -> dict[str, Any]:
+    """Pod anti-affinity with one required term."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}} | more
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": required}}
+
+
+def _labels(operator: str, *values: str) -> dict[str, Any]:
+    expression = {"key": "app", "operator": operator, "values": list(values)}
+    return _term(labelSelector={"matchExpressions": [expression]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "doubt"),
+    [
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            "topologySpreadConstraints",
+        ),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
+        ({"resourceClaims": [{"name": "nic"}]}, "resourceClaims"),
+        (_term(namespaces=["team-b"]), "affinity to pods of other namespaces"),
+        (_term(namespaceSelector={}), "affinity to pods of other namespaces"),
+        (_labels("NotIn", "db"), "by other than plain labels"),
+        (_labels("In", "db", "web"), "by other than plain labels"),
+        (_labels("In", "db"), ""),
+        (_term(labelSelector={"matchLabels": {"app": "db"}}), ""),
+    ],
+    ids=str,
+)
+def test_what_only_kube_scheduler_checks_puts_the_workload_in_doubt(
+    spec: dict[str, Any], doubt: str
+) -> None:
+    made = pod("a").needs(500).build()
+    asked = msgspec.convert(msgspec.to_builtins(made.spec) | spec, PodSpec)
+    workload = only(replace(made, spec=asked))
+    assert workload.problem is None
+    found = workload.doubt.detail if workload.doubt else ""
+    assert doubt in found
+    assert bool(found) is bool(doubt)

@@ -1,11 +1,15 @@
 """Holds: from when to when a row held cards, from the revisions of the ledger."""
 
+import pytest
+from msgspec.structs import replace
+
 from extender.api.events import Removed
 from extender.api.kinds import GpuNode
 from extender.usage.meter import Hold, UsageMeter
 from tests.unit.usage.ledgers import revision, row
 
 NOW_S = 999_999
+INSTANCE = "nvidia.com/mig-2g.10gb"
 
 
 def meter(**users: str) -> UsageMeter:
@@ -46,6 +50,13 @@ def test_another_amount_begins_another_hold() -> None:
     assert spans(seen) == [("p", 250, 140, None), ("p", 500, 100, 140)]
 
 
+def test_an_instance_of_a_card_counts_as_in_quotas() -> None:
+    """A GPU for each compute slice."""
+    seen, held = meter(), replace(row("p", 0, 100), cards=[], counted={INSTANCE: 2})
+    seen.observe(revision(100, held), NOW_S)
+    assert spans(seen) == [("p", 4000, 100, None)]
+
+
 def test_a_ledger_that_says_no_times_is_taken_at_the_time_it_is_seen() -> None:
     seen = meter()
     seen.observe(revision(0, row("p", 500, 0)), 200)
@@ -58,6 +69,13 @@ def test_times_of_a_clock_that_was_ahead_are_those_at_which_they_are_seen() -> N
     seen.observe(revision(far, row("p", 500, far)), 200)
     seen.observe(revision(far), 260)
     assert spans(seen) == [("p", 500, 200, 260)]
+
+
+@pytest.mark.parametrize(("ahead_s", "since"), [(60, 260), (61, 200)])
+def test_a_reservation_more_than_a_minute_ahead_counts_as_now(ahead_s: int, since: int) -> None:
+    seen = meter()
+    seen.observe(revision(200, row("p", 500, 200 + ahead_s)), 200)
+    assert spans(seen) == [("p", 500, since, None)]
 
 
 def test_times_of_clocks_that_differ_by_seconds_stand_so_that_all_replicas_count_alike() -> None:

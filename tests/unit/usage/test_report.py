@@ -81,6 +81,10 @@ def test_parts_add_up_and_none_is_more_than_was_held(weights: list[int], amount:
     assert all(0 <= part <= weight for part, weight in zip(parts, weights, strict=True))
 
 
+def test_the_largest_remainders_round_up() -> None:
+    assert divide(10, [5, 6, 7]) == [3, 3, 4]
+
+
 def test_a_record_that_was_deleted_shows_in_the_check() -> None:
     made = make_report(RECORDS[1:], ["project"])
     assert made.differing == [("2026-10-01", 1, "default")]
@@ -121,6 +125,9 @@ def test_charges_are_by_model_and_by_quota(prices: Prices) -> None:
         "[",
         "1",
         'models: {X: {overQuotaGpuHour: "1"}}',
+        'gpuHour: "NaN"',
+        'gpuHour: "Infinity"',
+        'overQuotaGpuHour: "-1"',
     ],
 )
 def test_prices_that_are_none_are_refused_with_a_sentence(tmp_path: Path, text: str) -> None:
@@ -134,6 +141,16 @@ def test_focus_rows_add_up_to_what_was_held(prices: Prices) -> None:
     assert all(tuple(sorted(row)) == COLUMNS for row in rows)
     assert sum(float(row["ConsumedQuantity"]) for row in rows) == pytest.approx(5, abs=1e-5)
     assert {row["BillingPeriodEnd"] for row in rows} == {"2026-11-01T00:00:00Z"}
+    above = {row["x_User"]: row for row in rows if row["PricingCategory"] == "Dynamic"}
+    within = {row["x_User"]: row for row in rows if row["PricingCategory"] == "Standard"}
+    assert (set(above), set(within)) == ({"ann", "bo"}, {"ann", "bo", ""})
+    # 2/3 h at 0.50, 1/3 h and 2/3 h at 4.00.
+    costs = (above["ann"], above["bo"], within["bo"])
+    assert [row["BilledCost"] for row in costs] == ["0.333333", "1.333333", "2.666667"]
+    assert (above["ann"]["ListUnitPrice"], above["ann"]["BillingCurrency"]) == ("0.50", "EUR")
+    where = (above["bo"]["SubAccountId"], above["bo"]["x_NodePool"], above["bo"]["SkuId"])
+    assert where == ("ads", "default", "H100/above-quota")
+    assert {row["ChargePeriodStart"] for row in rows} == {"2026-10-01T00:00:00Z"}
 
 
 def run(

@@ -9,13 +9,15 @@ import yaml
 from msgspec.structs import replace
 
 from extender.api.names import ANNOTATION_HOLD
+from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement
+from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
 from extender.scenario.faults import faults_of
 from extender.scenario.model.case import Case
 from extender.scenario.snapshot import settings_now, take_snapshot
 from extender.scenario.world import World
-from extender.state.model import GPU
+from extender.state.model import GPU, Constraints, PodTerm
 from extender.view.file_names import Names
 from extender.view.picture import Picture
 from extender.view.snapshot_file import as_file
@@ -96,6 +98,45 @@ def test_held_pods_are_left_out_and_reported() -> None:
     told = as_file(Picture(cluster.snapshot()), Names())
     assert "late" not in [job["name"] for job in told["jobs"]]
     assert "1 x pods that a hold" in told["about"]
+
+
+def terms(*keys: str) -> NodeSelector:
+    """Node affinity with a term for each key."""
+    return NodeSelector([NodeSelectorTerm([Requirement(key, "Exists")]) for key in keys])
+
+
+BESIDE = PodTerm("kubernetes.io/hostname", (("app", "db"),))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (Constraints(node_selector=(("disk", "ssd"),)), ""),
+        (Constraints(affinity=terms("zone")), ""),
+        (Constraints(affinity=terms("zone", "rack")), "node affinities with several terms"),
+        (Constraints(gpu_models=("A100",)), "GPU models, pod affinity, volumes"),
+        (Constraints(pod_affinity=(BESIDE,)), "GPU models, pod affinity, volumes"),
+        (Constraints(pod_anti_affinity=(BESIDE,)), "GPU models, pod affinity, volumes"),
+        (Constraints(volumes=(terms("zone"),)), "GPU models, pod affinity, volumes"),
+    ],
+)
+def test_what_a_file_cannot_say_of_a_pod_is_counted(asked: Constraints, said: str) -> None:
+    cluster = busy()
+    late = cluster.workloads["ns/late"]
+    pods = tuple(replace(pod, constraints=asked) for pod in late.pods)
+    cluster.workloads["ns/late"] = replace(late, pods=pods)
+    told = as_file(Picture(cluster.snapshot()), Names())
+    assert "late" in [job["name"] for job in told["jobs"]]
+    assert (f"1 x {said}" in told["about"]) if said else ("about" not in told)
+
+
+def test_work_whose_request_is_not_understood_is_left_out_and_counted() -> None:
+    cluster = busy()
+    problem = Refused(Reason.INVALID_REQUEST, "ns/late-0: gpu-fraction: 2")
+    cluster.workloads["ns/late"] = replace(cluster.workloads["ns/late"], problem=problem)
+    told = as_file(Picture(cluster.snapshot()), Names())
+    assert "late" not in [job["name"] for job in told["jobs"]]
+    assert "1 x workloads that cannot start as they are" in told["about"]
 
 
 def test_card_that_no_workload_holds_and_that_is_not_free_stays_taken() -> None:

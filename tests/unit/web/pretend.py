@@ -86,6 +86,8 @@ class Pretend:
         self.events: list[Event] = []
         self.fates: dict[str, Fate] = {}
         self.running: list[Pod] = []
+        #: The namespaces that the one project lists.
+        self.listed = ["team-a"]
         self.records: list[UsageRecord] = []
         self.asked: list[str] = []
         self.spec: SimulationSpec | None = None
@@ -150,8 +152,8 @@ class Pretend:
         return self.ledger
 
     async def projects(self) -> list[GpuProject]:
-        """One project with one namespace."""
-        spec = GpuProjectSpec(department="research", namespaces=["team-a"])
+        """One project with its namespaces."""
+        spec = GpuProjectSpec(department="research", namespaces=self.listed)
         return [GpuProject(metadata=ObjectMeta(name="team-a"), spec=spec)]
 
     async def readable(self, namespaces: list[str]) -> list[str]:

@@ -111,6 +111,14 @@ async def test_every_page_obeys_a_policy_without_inline_code(get: Get, page: str
     assert inline.found == []
 
 
+def test_the_policy_forbids_inline_code_other_hosts_and_frames() -> None:
+    directives = dict(each.strip().split(" ", 1) for each in POLICY.split(";"))
+    assert directives.pop("default-src") == "'none'"
+    assert directives.pop("frame-ancestors") == "'none'"
+    assert directives.pop("base-uri") == "'none'"
+    assert set(directives.values()) == {"'self'"}
+
+
 @pytest.mark.parametrize("page", [each for each in PAGES if each != "cluster"])
 async def test_wide_tables_become_lists_where_there_is_no_room(
     get: Get, pretend: Pretend, page: str

@@ -7,14 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
+import click
 import msgspec
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
+from extender.__main__ import main
 from extender.web import answering
 from extender.web.guard import guard_behind_proxy
 from extender.web.identity import one_user
 from extender.web.pages import Pages
+from extender.web.people import PeoplePages
 from extender.web.questions import NoAnswerError
 from extender.web.usage import UsageRecord, by_project, by_user
 from tests.support.builders import pod
@@ -89,6 +93,67 @@ async def test_my_work_shows_four_namespaces_and_says_how_many_it_leaves_out(ask
     assert "2 more namespaces are yours" in text
     _, text = await ask("mine?namespace=team-a,team-b,team-c,team-d")
     assert "more namespaces are yours" not in text
+
+
+@pytest.mark.parametrize(
+    ("own", "listed", "asked"),
+    [
+        ("team-a", ["team-a", "team-b"], ["team-a"]),
+        # No project lists it: all that the user may read.
+        ("default", ["team-b", "team-a"], ["team-a", "team-b"]),
+        ("", ["team-b"], ["team-b"]),
+        ("default", [], ["default"]),
+    ],
+)
+async def test_my_work_is_in_the_own_namespace_if_a_project_lists_it(
+    pretend: Pretend, own: str, listed: list[str], asked: list[str]
+) -> None:
+    pretend.listed = listed
+    request: Any = make_mocked_request("GET", "/mine")
+    await PeoplePages(one_user(pretend), own).mine(request)
+    assert [each for each in pretend.asked if each.startswith("queue")] == [
+        f"queue {name} own" for name in asked
+    ]
+
+
+async def test_who_may_see_no_work_is_told_what_is_enough(pretend: Pretend) -> None:
+    pretend.listed = []
+    request: Any = make_mocked_request("GET", "/mine")
+    with pytest.raises(NoAnswerError, match="role view in one of them is enough"):
+        await PeoplePages(one_user(pretend), "").mine(request)
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [
+        ("mine", "queue -n team-a"),
+        ("project/team-a", "shares"),
+        ("usage?month=2026-10", "report usage --month 2026-10"),
+        (
+            "usage?month=2026-10&project=team-a",
+            "report usage --month 2026-10 --by project,user",
+        ),
+        ("queue", "queue -n team-a"),
+        ("queue?all=1", "queue -A"),
+        ("workload/team-a/train", "why train -n team-a"),
+        ("shares", "shares"),
+        ("cluster", "top gpus"),
+        ("whatif", "whatif --help"),
+        ("evictions", "history -n team-a --evictions"),
+        ("evictions?all=1", "history -A --evictions"),
+    ],
+)
+async def test_every_page_shows_a_command_that_prints_the_same(
+    ask: Ask, page: str, command: str
+) -> None:
+    _, text = await ask(page)
+    assert f"The same in a terminal: <code>kubectl ballast {command}</code>" in text
+    found: click.Command | None = main
+    words = [word for word in command.split() if word != "--help"]
+    while isinstance(found, click.Group):
+        _, found, words = found.resolve_command(click.Context(found), words)
+    assert found is not None
+    assert found.make_context("", words).params
 
 
 async def test_a_project_shows_figures_and_users(ask: Ask, pretend: Pretend) -> None:

@@ -12,7 +12,7 @@ import pytest
 from extender.api import names
 from extender.api.objects import Pod
 from tests.support.admission import PodDocument, pod, request_for, usual_index
-from webhooks.claims import CLAIM, CLASS, TEMPLATE, names_claims, take_claims
+from webhooks.claims import CLAIM, CLASS, MAX_CLAIMS, TEMPLATE, names_claims, take_claims
 from webhooks.mutate import judge, read_pod
 from webhooks.owners.origin import NO_OWNER, Owner
 from webhooks.owners.trace import Asked, Read
@@ -229,6 +229,24 @@ def test_milli_that_say_something_else_than_the_claims_are_refused() -> None:
     assert "leave the latter out" in refusal(built, reader({"one": claims(request())}))
     built = claiming("nic").asking(names.GPU_MILLI, "1000")
     assert "leave the latter out" in refusal(built, reader({"nic": claims(request("nics"))}))
+
+
+def test_more_claims_than_are_read_are_refused() -> None:
+    reading = reader({"one": claims(request())})
+    most = claiming(*["one"] * MAX_CLAIMS)
+    assert milli(stored(most, reading)) == f"{MAX_CLAIMS}000"
+    said = refusal(claiming(*["one"] * (MAX_CLAIMS + 1)), reading)
+    assert f"has {MAX_CLAIMS + 1} claims; {MAX_CLAIMS} are read" in said
+
+
+@pytest.mark.parametrize("asked", [request(), share("10Gi")], ids=["card", "share"])
+def test_claims_for_cards_of_a_daemon_sets_pod_are_refused(asked: dict[str, Any]) -> None:
+    built = claiming("t").owned_by("DaemonSet")
+    found = read(built)
+    assert asyncio.run(take_claims(found, reader({"t": claims(asked)}))) is None
+    decision = judge(found, request_for(built), usual_index(), NO_OWNER)
+    assert not decision.is_allowed
+    assert "a pod of a DaemonSet can't ask for GPUs by claims" in decision.message
 
 
 def test_claims_of_pods_outside_projects_are_not_read() -> None:

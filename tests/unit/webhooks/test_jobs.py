@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from extender.api import names
+from extender.api.jobs import counts_disruptions
 from tests.support.admission import Document, index_of, project, usual_index
-from webhooks.jobs import counts_disruptions, decide_job
+from webhooks.jobs import decide_job
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, read
 
@@ -152,6 +153,16 @@ def test_job_whose_pods_restart_in_place_is_warned_of() -> None:
             ],
             False,
         ),
+        *(
+            (
+                [
+                    {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, code]}},
+                    *IGNORED["rules"],
+                ],
+                True,
+            )
+            for code in (137, 143)
+        ),
     ],
 )
 def test_own_policy_is_kept_and_warned_of_where_it_counts_evictions(
@@ -235,6 +246,9 @@ def test_scaled_job_that_states_on_failure_is_warned_of() -> None:
     assert decision_on(scaled_job("OnFailure")).ops == ()
 
 
+DEADLINE: dict[str, Any] = {"activeDeadlineSeconds": 3600}
+
+
 def ray_job(**spec: Any) -> Document:
     worker = {"groupName": "gpu", "template": template("")}
     head = {"template": template("", resources={})}
@@ -282,14 +296,31 @@ def test_training_operator_job_that_an_eviction_fails_is_warned_of(
     assert ("fails this PyTorchJob" in warnings(pytorch_job(restart))) is is_warned
 
 
+#: Kind of the training operator -> the field with its replicas.
+REPLICAS = {
+    "JAXJob": "jaxReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+}
+
+
+@pytest.mark.parametrize("kind", REPLICAS)
+def test_every_kind_of_the_training_operator_is_warned_of(kind: str) -> None:
+    document = pytorch_job("Never", DEADLINE)
+    document["kind"] = kind
+    document["spec"][REPLICAS[kind]] = document["spec"].pop("pytorchReplicaSpecs")
+    said = warnings(document)
+    assert f"fails this {kind}: replicas Worker have restartPolicy: Never" in said
+    assert f"activeDeadlineSeconds: 3600 ends this {kind} also while" in said
+
+
 @pytest.mark.parametrize(("policy", "is_warned"), [({}, True), ({"backoffLimit": 100}, False)])
 def test_mpi_job_whose_launcher_may_fail_few_times_is_warned_of(
     policy: Document, is_warned: bool
 ) -> None:
     assert ("launcher of this MPIJob" in warnings(mpi_job(policy))) is is_warned
-
-
-DEADLINE: dict[str, Any] = {"activeDeadlineSeconds": 3600}
 
 
 @pytest.mark.parametrize(
@@ -471,16 +502,22 @@ def test_label_that_is_not_on_the_pod_template_is_reported() -> None:
     assert "write it into spec.template.metadata.labels" in warning
 
 
+@pytest.mark.parametrize("containers", ["containers", "initContainers"])
 @pytest.mark.parametrize(
-    ("variable", "n_warnings"), [({"value": "all"}, 1), ({"value": "void"}, 0), ({}, 1)]
+    ("variable", "n_warnings"),
+    [({"value": "all"}, 1), ({"value": "void"}, 0), ({"value": "none"}, 0), ({}, 1)],
 )
-def test_author_is_told_of_cards_by_environment(variable: Document, n_warnings: int) -> None:
+def test_author_is_told_of_cards_by_environment(
+    variable: Document, n_warnings: int, containers: str
+) -> None:
     made = app()
-    container = made["spec"]["template"]["spec"]["containers"][0]
+    spec = made["spec"]["template"]["spec"]
+    container = {**spec["containers"][0], "name": "loud", "resources": {}}
+    spec[containers] = [*spec.get(containers, ()), container]
     container["env"] = [{"name": "A"}, {"name": "NVIDIA_VISIBLE_DEVICES"} | variable]
     warned = decision_on(made).warnings
     assert len(warned) == n_warnings
-    assert all("container main sets NVIDIA_VISIBLE_DEVICES" in each for each in warned)
+    assert all("container loud sets NVIDIA_VISIBLE_DEVICES" in each for each in warned)
 
 
 def test_author_is_not_told_that_a_minimum_has_no_effect_where_the_owner_names_the_group() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.api import names
+from extender.api import demand, names
 from extender.api.events import Upserted
 from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
@@ -333,6 +333,13 @@ def test_memory_that_was_meant_in_gib_is_warned_of() -> None:
     assert decision_on(pod().noted({"gpu-memory": "8192"})).warnings == ()
 
 
+def test_node_pool_that_is_not_there_is_warned_of() -> None:
+    (warning,) = decision_on(pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "h900"})).warnings
+    assert warning.startswith("node pool h900 does not exist (yet)")
+    listed = HALF | {names.ANNOTATION_NODE_POOLS: names.DEFAULT_POOL}
+    assert decision_on(pod().noted(listed)).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("notes", "labels", "words"),
     [
@@ -406,6 +413,31 @@ def test_our_label_may_not_be_claimed_where_there_is_no_project() -> None:
 def test_project_labels_that_differ_are_refused() -> None:
     labels = {names.LABEL_PROJECT: "vision", "runai/queue": "speech"}
     assert "differ" in refusal(pod().noted(HALF).labelled(labels))
+
+
+@pytest.mark.parametrize(
+    "aliases",
+    [
+        demand.GROUP_LABELS,
+        demand.PREEMPTIBILITY_LABELS,
+        demand.SUB_GROUP_LABELS,
+        demand.USER_LABELS,
+    ],
+)
+def test_two_names_of_a_label_that_differ_are_refused(aliases: tuple[str, ...]) -> None:
+    values = dict(zip(aliases, ("preemptible", "non-preemptible"), strict=False))
+    assert "differ" in refusal(pod().noted(HALF).labelled(values))
+    same = dict.fromkeys(aliases[:2], "preemptible")
+    assert decision_on(pod().noted(HALF).labelled(same)).is_allowed
+
+
+@pytest.mark.parametrize(
+    "aliases",
+    [demand.TOPOLOGY_KEYS, demand.TOPOLOGY_REQUIRED_KEYS, demand.TOPOLOGY_PREFERRED_KEYS],
+)
+def test_two_names_of_a_topology_that_differ_are_refused(aliases: tuple[str, ...]) -> None:
+    notes = HALF | dict(zip(aliases, ("rack", "zone"), strict=False))
+    assert "differ" in refusal(pod().noted(notes))
 
 
 def test_empty_project_label_counts_as_none() -> None:

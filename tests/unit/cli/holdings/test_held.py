@@ -1,10 +1,16 @@
 """Held GPU capacity, from objects as the API server returns them."""
 
+import asyncio
+import json
 from typing import Any
+
+import pytest
 
 from extender.api import names
 from extender.cli.holdings import agents, held
 from extender.cli.holdings.agents import Seen, Use
+from extender.kube.errors import Unavailable
+from extender.kube.transport import Call
 from gpu_shim.top import figures
 
 
@@ -35,6 +41,12 @@ class TestNodes:
         found = held._node(gpu_node(foreign=foreign), {})
         assert (found["free"], found["freeWhole"], found["foreign"]) == ("0.5", 0, 1)
 
+    def test_an_unhealthy_card_that_is_held_takes_nothing_from_the_others(self) -> None:
+        node = gpu_node()
+        node["spec"]["rows"][2]["cards"][0]["index"] = 3
+        found = held._node(node, {})
+        assert (found["held"], found["free"], found["freeWhole"]) == ("1.5", "2.5", 2)
+
     def test_use_is_shown_where_an_agent_told_it(self) -> None:
         found = held._node(gpu_node(), {("g0", 0): Use(4000, 0.31)})
         assert (found["gpus"][0]["usedMiB"], found["gpus"][0]["busy"]) == (4000, "31%")
@@ -60,6 +72,30 @@ def test_two_pages_of_an_agent_say_what_a_pod_uses() -> None:
     assert seen.cards["g0", 0] == Use(1000, 0.25)
 
 
+def test_only_pods_that_have_cards_and_have_not_ended_are_shown() -> None:
+    def made(name: str, phase: str, cards: str) -> dict[str, Any]:
+        notes = {names.ANNOTATION_CARDS: cards} if cards else {}
+        meta = {"namespace": "n", "name": name, "annotations": notes}
+        return {"metadata": meta, "spec": {"nodeName": "g0"}, "status": {"phase": phase}}
+
+    pods = [
+        made("waits", "Pending", ""),
+        made("runs", "Running", "0:500:8000"),
+        made("ended", "Succeeded", "1:1000:16000"),
+        made("failed", "Failed", "2:1000:16000"),
+    ]
+
+    class Api:
+        async def send(self, call: Call) -> bytes:
+            # Neither projects nor agents are there.
+            items = pods if call.path == "/api/v1/namespaces/n/pods" else []
+            return json.dumps({"metadata": {}, "items": items}).encode()
+
+    client: Any = Api()
+    (found,) = asyncio.run(held._pods(client, "n", ""))
+    assert (found["name"], found["held"], found["heldMiB"]) == ("runs", "0.5", 8000)
+
+
 def test_a_pod_belongs_to_the_oldest_project_that_lists_its_namespace() -> None:
     def project(name: str, since: str, *namespaces: str) -> dict[str, Any]:
         meta = {"name": name, "creationTimestamp": since}
@@ -70,3 +106,42 @@ def test_a_pod_belongs_to_the_oldest_project_that_lists_its_namespace() -> None:
     assert held._project_of(pod, [young, old]) == "old"
     assert held._project_of(pod, [project("other", "2026-01", "m")]) == ""
     assert held._project_of(pod, None) == "former"
+
+
+class Agents:
+    """An API server with an agent on each of so many nodes; those in `silent` do not answer."""
+
+    def __init__(self, n_nodes: int, *silent: str) -> None:
+        self.nodes = [f"g{at}" for at in range(n_nodes)]
+        self.silent = silent
+        self.asked: list[str] = []
+
+    async def send(self, call: Call) -> bytes:
+        """The agents' pods, or the metrics of one."""
+        *_, name, proxy, metrics = call.path.split("/")
+        if (proxy, metrics) != ("proxy", "metrics"):
+            pods = [
+                {"metadata": {"name": f"agent-{node}"}, "spec": {"nodeName": node}}
+                for node in self.nodes
+            ]
+            return json.dumps({"metadata": {}, "items": pods}).encode()
+        node = name.removeprefix("agent-").partition(":")[0]
+        self.asked.append(node)
+        if node in self.silent:
+            raise Unavailable("no answer")
+        return PAGE.format(held=1.0).replace('node="g0"', f'node="{node}"').encode()
+
+
+@pytest.mark.looptime
+async def test_an_agent_that_cannot_be_reached_leaves_its_node_without_figures() -> None:
+    api = Agents(3, "g1")
+    seen = await agents.uses(api, {"g0", "g1"})  # type: ignore[arg-type]
+    assert seen.cards.keys() == {("g0", 0)}
+    assert "g2" not in api.asked
+
+
+@pytest.mark.looptime
+async def test_so_many_agents_are_read_at_most() -> None:
+    api = Agents(agents._MOST_AGENTS + 5)
+    await agents.uses(api, set(api.nodes))  # type: ignore[arg-type]
+    assert len(set(api.asked)) == agents._MOST_AGENTS

@@ -1,10 +1,13 @@
 """The history of workloads, from objects as the API server returns them."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from extender.cli.past import happened
+from extender.kube.transport import Call
 
 
 class TestHistory:
@@ -34,6 +37,19 @@ class TestHistory:
         (found,) = happened._of_events([event])
         assert (found["object"], found["isEviction"]) == ("job:n/j", False)
 
+    def test_event_that_was_repeated_counts_when_it_was_seen_last(self) -> None:
+        event = self.event("ballast-controller", "Waiting", "")
+        event["series"] = {"count": 2, "lastObservedTime": "2026-01-01T00:07:00.000000Z"}
+        (found,) = happened._of_events([event])
+        assert found["time"] == "2026-01-01T00:07:00Z"
+
+    def test_pods_that_ballast_does_not_manage_are_left_out(self) -> None:
+        meta = {"namespace": "n", "name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        pod: dict[str, Any] = {"metadata": meta, "spec": {}, "status": {}}
+        assert not list(happened._of_pods([pod]))
+        gated = {**pod, "spec": {"schedulingGates": [{"name": "ballast.dev/admission"}]}}
+        assert [each["what"] for each in happened._of_pods([gated])] == ["Created"]
+
     def test_pods_of_an_owner_are_found_by_its_name(self) -> None:
         assert happened._is_of("pod:n/j-1", "j")
         assert happened._is_of("pod:n/j", "j")
@@ -45,6 +61,39 @@ class TestHistory:
         group = {"metadata": {"name": "g", "namespace": "n"}, "status": {"conditions": [condition]}}
         (found,) = happened._of_groups([group])
         assert (found["what"], found["message"]) == ("NotScheduled", "OverLimit")
+
+    @pytest.mark.parametrize(
+        ("name", "selector", "told"),
+        [
+            ("", "", ["j-1 Created", "other Created", "j-1 Reclaimed", "j-1 Started"]),
+            ("j", "", ["j-1 Created", "j-1 Reclaimed", "j-1 Started"]),
+            ("other", "", ["other Created"]),
+            ("", "app=j", ["j-1 Created", "j-1 Reclaimed", "j-1 Started"]),
+        ],
+    )
+    def test_the_newest_comes_last_and_other_work_is_left_out(
+        self, name: str, selector: str, told: list[str]
+    ) -> None:
+        def made(pod: str, at: int, **status: str) -> dict[str, Any]:
+            meta = {"namespace": "n", "name": pod, "labels": {"ballast.dev/project": "a"}}
+            meta |= {"creationTimestamp": f"2026-01-01T00:00:0{at}Z"}
+            return {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
+
+        class Api:
+            async def send(self, call: Call) -> bytes:
+                pods = [made("other", 2), made("j-1", 1, startTime="2026-01-01T00:00:10Z")]
+                if call.query.get("labelSelector"):
+                    pods = pods[1:]
+                kind = call.path.rpartition("/")[2]
+                items = {"events": [event], "pods": pods, "gpupodgroups": []}[kind]
+                return json.dumps({"metadata": {}, "items": items}).encode()
+
+        event = self.event("ballast-controller", "Reclaimed", "Reclaimed: search takes it")
+        client: Any = Api()
+        answer = asyncio.run(happened.read(client, "n", name, selector))
+        assert [
+            f"{each['object'].rpartition('/')[2]} {each['what']}" for each in answer["items"]
+        ] == told
 
     @pytest.mark.parametrize(
         ("annotation", "told"),

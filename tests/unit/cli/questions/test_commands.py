@@ -10,6 +10,17 @@ from click.testing import CliRunner
 from extender.__main__ import main
 from extender.cli.questions.commands import _differs
 
+#: What every answer of `why` says.
+TOLD: dict[str, Any] = {
+    "workload": "a/b",
+    "pods": 1,
+    "request": "1",
+    "workKind": "training",
+    "priority": 50,
+    "isPreemptible": True,
+    "asOf": {"time": "t", "resourceVersion": "1"},
+}
+
 
 @pytest.mark.parametrize(
     "words",
@@ -41,3 +52,42 @@ def test_why_does_not_call_a_forecast_that_moves_with_the_clock_a_change() -> No
     assert not _differs(first, at(2, "promised"))
     assert _differs(first, at(2, "forecast"))
     assert _differs({}, first)
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("runs", 0), ("starting", 0), ("waits", 3), ("never", 4)]
+)
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_why_says_by_its_code_whether_work_starts(
+    monkeypatch: pytest.MonkeyPatch, state: str, code: int, output: str
+) -> None:
+    monkeypatch.setattr("extender.cli.ask.get_view", lambda *_: TOLD | {"state": state})
+    done = CliRunner().invoke(main, ["why", "b", "-n", "a", "-o", output])
+    assert done.exit_code == code, done.output
+
+
+@pytest.mark.parametrize(("last", "code"), [("runs", 0), ("never", 4)])
+def test_why_is_followed_until_the_work_runs_or_can_never_start(
+    monkeypatch: pytest.MonkeyPatch, last: str, code: int
+) -> None:
+    states = iter(["waits", "waits", "starting", last])
+    monkeypatch.setattr("extender.cli.ask.get_view", lambda *_: TOLD | {"state": next(states)})
+    monkeypatch.setattr("extender.cli.terminal.show.time.sleep", lambda _: None)
+    done = CliRunner().invoke(main, ["why", "b", "-n", "a", "-w", "-o", "name"])
+    assert (done.exit_code, done.output) == (code, "workload/a/b\n" * 3)
+    assert next(states, None) is None
+
+
+@pytest.mark.parametrize("words", [["b"], ["job/b"], ["job", "b"]], ids=" ".join)
+def test_why_takes_a_name_with_or_without_its_kind(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    asked = []
+
+    def get_view(_where: object, path: str) -> dict[str, Any]:
+        asked.append(path)
+        return TOLD | {"state": "runs"}
+
+    monkeypatch.setattr("extender.cli.ask.get_view", get_view)
+    assert CliRunner().invoke(main, ["why", *words, "-n", "a"]).exit_code == 0
+    assert asked == ["/namespaces/a/explanations/b"]

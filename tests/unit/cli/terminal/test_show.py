@@ -37,6 +37,15 @@ class TestLists:
         assert json.loads(printed(How("json"), ("a", "up")))["items"][0]["name"] == "a"
         assert printed(How("yaml"), ("a", "up")).startswith("kind: ThingList\n")
 
+    @pytest.mark.parametrize("empty", [{}, {"used": None}, {"used": ""}])
+    def test_what_is_not_known_is_a_dash(
+        self, capsys: pytest.CaptureFixture[str], empty: dict[str, Any]
+    ) -> None:
+        listing = Listing((Column("NAME", "name"), Column("USED", "used")), lambda _: "")
+        items = [{"name": "a"} | empty, {"name": "b", "used": 0}]
+        show_list(How(), listing, lambda: {"items": items})
+        assert capsys.readouterr().out.splitlines() == ["NAME  USED", "a     -", "b     0"]
+
     def test_a_terminal_gets_colours_and_a_pipe_or_no_color_none(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -36,6 +36,21 @@ class TestHolds:
         pods = [pod("j-1", owner="j", group="g")]
         assert holds._targets(pods, {}, "g", is_held=True) == [("pod", "j-1")]
 
+    def test_group_without_pods_is_held_by_its_name(self) -> None:
+        of_group = [("gpupodgroup.ballast.dev", "g")]
+        assert holds._targets([], {"g": group("g")}, "g", is_held=True) == of_group
+        assert holds._targets([], {"g": group("g", "true")}, "g", is_held=False) == of_group
+        assert holds._targets([], {"g": group("g")}, "g", is_held=False) == []
+
+    def test_pod_that_is_being_deleted_waits_no_more(self) -> None:
+        leaving = pod("j-1", owner="j")
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert holds._targets([leaving], {}, "j", is_held=True) == []
+
+    def test_group_whose_pods_of_that_name_all_run_is_left_alone(self) -> None:
+        pods = [pod("j-1", owner="j", group="g", gate=False)]
+        assert holds._targets(pods, {"g": group("g")}, "j", is_held=True) == []
+
     def test_resume_takes_what_is_held_only(self) -> None:
         pods = [
             pod("j-1", owner="j", hold="true"),
