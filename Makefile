@@ -71,6 +71,9 @@ jobset: setup ## make JobSet's controller for the tests of jobs, once, outside t
 kuberay: setup ## make KubeRay's operator for the tests of jobs, once, outside the tree
 	@$(PY) -m tests.support.kuberay
 
+kubeflow: setup ## make Kubeflow's operators for the tests of jobs, once, outside the tree
+	@$(PY) -m tests.support.kubeflow
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

@@ -13,7 +13,7 @@ none (`restartPolicy: OnFailure`), the author is warned.
 CronJob, JobSet, TrainJob and ScaledJob create Jobs, which are reviewed here as well. Where a JobSet
 or a ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailure, so Never is
 written first. Other operators decide themselves what an evicted pod means: if it ends the whole
-job, the author is warned.
+job, the author is warned (of Kubeflow's jobs by `webhooks.kubeflow`).
 
 Warnings about the pods of a template are given here too, also for kinds that create no Jobs: a
 warning about a pod itself reaches only the controller that creates it. Labels and annotations are
@@ -21,8 +21,7 @@ checked in every template, since a misspelt one may be all that asks for a GPU.
 
 Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
 jobset `pkg/webhooks/jobset_webhook.go`; keda `pkg/scaling/executor/scale_jobs.go`; kuberay
-`apis/ray/v1/rayjob_types.go`; training-operator `pkg/controller.v1/common/pod.go`; mpi-operator
-`pkg/controller/mpi_job_controller.go`.
+`apis/ray/v1/rayjob_types.go`.
 """
 
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from extender.api.jobs import DISRUPTION, counts_disruptions
 from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.units import UnitError
 from extender.api.workload import read_min_member
+from webhooks import kubeflow
 from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import foresee
 from webhooks.owners.origin import makes_gpu_pods
@@ -171,40 +171,36 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 
 
 def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """The training operator replaces a failed pod, unless its restart policy is Never."""
-    spec = patch.document["spec"]
-    for name, replica in _replicas(spec):
-        if not _asks_for_gpu(replica["template"]):
-            continue
-        yield from _pod_warnings(request, replica["template"], projects)
-        yield from _early_deadline(spec.get("runPolicy") or {}, f"this {request.kind.kind}")
-        if replica.get("restartPolicy") == NEVER:
-            yield (
-                f"an eviction by Ballast fails this {request.kind.kind}: replicas {name!s:.63} have"
-                " restartPolicy: Never; set OnFailure or ExitCode"
-            )
+    """Warnings only: the training operator decides what an evicted pod means to its job."""
+    spec, kind = patch.document["spec"], request.kind.kind
+    for name, replica in kubeflow.replica_specs(spec)[:MAX_TEMPLATES]:
+        if _asks_for_gpu(replica["template"]):
+            yield from _pod_warnings(request, replica["template"], projects)
+            yield from _early_deadline(spec.get("runPolicy") or {}, f"this {kind}")
+            yield from kubeflow.on_eviction(kind, spec, name)
+            yield from kubeflow.on_end(kind, spec)
 
 
 def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """The launcher fails when a worker is evicted, and the launcher's Job counts that failure."""
     spec = patch.document["spec"]
     ours = [each for each in pod_templates(spec, "spec").values() if _asks_for_gpu(each)]
+    if not ours:
+        return
     for each in ours:
         yield from _pod_warnings(request, each, projects)
     policy = spec.get("runPolicy") or {}
-    yield from _early_deadline(policy if ours else {}, "this MPIJob")
+    yield from _early_deadline(policy, "this MPIJob")
+    launcher = dict(kubeflow.replica_specs(spec)).get("Launcher")
+    if launcher and not _asks_for_gpu(launcher["template"]) and request.kind.version != "v1":
+        yield from kubeflow.on_start(spec)
+    yield from kubeflow.on_end("MPIJob", spec)
     limit = policy.get("backoffLimit", USUAL_BACKOFF)
-    if ours and limit <= USUAL_BACKOFF:
+    if limit <= USUAL_BACKOFF:
         yield (
             "the launcher of this MPIJob fails when Ballast evicts a worker"
             f" (runPolicy.backoffLimit: {limit}): allow more, such as backoffLimit: 100"
         )
-
-
-def _replicas(spec: Document) -> list[tuple[str, Document]]:
-    """The replica specs by type; the name of the field depends on the kind."""
-    found = [value for key, value in spec.items() if key.endswith("ReplicaSpecs") and value]
-    return [pair for each in found for pair in each.items()][:MAX_TEMPLATES]
 
 
 _READERS: Final = {

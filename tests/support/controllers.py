@@ -1,4 +1,5 @@
-"""Controllers of kubernetes-sigs as processes beside a control plane, with their own webhooks."""
+"""Controllers of kubernetes-sigs, and others made like them, as processes beside a control plane,
+with their own webhooks."""
 
 import base64
 import os
@@ -22,14 +23,16 @@ READY_S: Final = 60.0
 @dataclass(frozen=True)
 class Parts:
     """The parts of a controller: its program, the files with its CRDs, the file with its webhook
-    configurations, the API group of its configuration, and the label of its pods."""
+    configurations, the API group of its configuration, and the label of its pods. `is_of_sigs`: its
+    configuration says where the certificates are, as those of kubernetes-sigs do."""
 
     name: str
     program: Path
     kinds: Sequence[Path]
     webhooks: Path
     config_group: str
-    pod_label: str
+    pod_label: str = ""
+    is_of_sigs: bool = True
 
 
 class SigsController:
@@ -38,28 +41,30 @@ class SigsController:
     def __init__(self, plane: ControlPlane, work: Path, parts: Parts) -> None:
         self._plane = plane
         self._parts = parts
-        self._certificates = work / parts.name
-        self._certificates.mkdir()
+        # Where a program that cannot be told looks, below the folder for temporary files.
+        self._certificates = work / parts.name / "k8s-webhook-server" / "serving-certs"
+        self._certificates.mkdir(parents=True)
         self._authority = Authority(f"{parts.name}-test-ca")
         self._webhook_port, self._health_port = free_ports(2)
-        config = {
+        config: dict[str, Any] = {
             "apiVersion": f"{parts.config_group}/v1alpha1",
             "kind": "Configuration",
             "leaderElection": {"leaderElect": False},
-            "internalCertManagement": {"enable": False},
-            "webhook": {
-                "host": LOOPBACK,
-                "port": self._webhook_port,
-                "certDir": str(self._certificates),
-            },
+            "webhook": {"host": LOOPBACK, "port": self._webhook_port},
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": f"{LOOPBACK}:{self._health_port}"},
         }
+        if parts.is_of_sigs:
+            config["internalCertManagement"] = {"enable": False}
+            config["webhook"]["certDir"] = str(self._certificates)
+        else:
+            config["certManagement"] = {"enable": False}
         file = work / f"{parts.name}.yaml"
         file.write_text(yaml.safe_dump(config))
         argv = [str(parts.program), f"--config={file}", f"--kubeconfig={plane.kubeconfig}"]
         log = os.environ.get(f"BALLAST_{parts.name.upper()}_LOG", plane.logs / f"{parts.name}.log")
-        self._process = Process(parts.name, argv, Path(log), dict(os.environ))
+        env = os.environ | {"TMPDIR": str(work / parts.name)}
+        self._process = Process(parts.name, argv, Path(log), env)
 
     @property
     def is_alive(self) -> bool:

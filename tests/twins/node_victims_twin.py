@@ -235,10 +235,12 @@ class NodeVictims:
         self, ix: int, units: Sequence[Unit], before: Sequence[Unit]
     ) -> list[Unit]:
         """`units`, of which the first are `before`; the others with their costs now that fewer pods
-        are evicted."""
+        are evicted. Their pods stay the same: one that was to be moved, but stays, is none of the
+        pods that leave with its workload."""
         found = list(before)
         for unit in units[len(before) :]:
-            found.append(self._unit(ix, unit.pods[0], found) or unit)
+            again = self._unit(ix, unit.pods[0], found)
+            found.append(replace(again, kind=unit.kind, pods=unit.pods) if again else unit)
         return found
 
     def _unit(self, ix: int, p: int, before: Sequence[Unit]) -> Unit | None:

@@ -71,9 +71,9 @@ class JobSet(Owner):
     status: _JobSetStatus = field(default_factory=_JobSetStatus)
 
 
-def role_of(meta: ObjectMeta) -> str:
+def roles_of(meta: ObjectMeta) -> tuple[str, ...]:
     """The replicated Job that the pod belongs to."""
-    return meta.label(REPLICATED_JOB)
+    return (meta.label(REPLICATED_JOB),)
 
 
 def shape(job_set: JobSet) -> OwnerShape:

@@ -47,13 +47,13 @@ def replica_of(meta: ObjectMeta) -> str:
     """
     if index := meta.label(GROUP_INDEX):
         return index
-    match = _ORDINAL.fullmatch(meta.name) if role_of(meta) == LEADER else None
+    match = _ORDINAL.fullmatch(meta.name) if LEADER in roles_of(meta) else None
     return match[1] if match else ""
 
 
-def role_of(meta: ObjectMeta) -> str:
+def roles_of(meta: ObjectMeta) -> tuple[str, ...]:
     """The pod's role: leaders are created with worker index 0, workers get their index later."""
-    return LEADER if meta.label(WORKER_INDEX) == "0" else WORKER
+    return (LEADER if meta.label(WORKER_INDEX) == "0" else WORKER,)
 
 
 def shape(owner: LeaderWorkerSet) -> OwnerShape:

@@ -36,13 +36,15 @@ class Owner(Struct, rename="camel", kw_only=True):
 
 class Role(Struct, frozen=True):
     """Pods of one template. `n_pods` must run together; they are created once the pods of all lower
-    `stage`s run or have ended, and the pods of all roles in `ended` have ended."""
+    `stage`s run or have ended, and the pods of all roles in `ended` have ended. `is_leader`: the
+    other pods do nothing without them, so a stated minimum includes them."""
 
     name: str
     n_pods: int
     template: PodTemplateSpec
     stage: int = 0
     ended: frozenset[str] = frozenset()
+    is_leader: bool = False
 
 
 class OwnerShape(Struct, frozen=True):
@@ -59,8 +61,9 @@ class OwnerShape(Struct, frozen=True):
 class Gang(Struct, frozen=True):
     """How many pods must run together, and the sub-groups with their own minimums.
 
-    There are no sub-groups if all pods are alike, if the stated minimum is below the total, or if
-    the names cannot be written (`extender.api.workload.read_sub_groups`).
+    There are no sub-groups if all pods are alike, if the stated minimum is below the total and no
+    role leads the others, or if the names cannot be written
+    (`extender.api.workload.read_sub_groups`).
     """
 
     min_member: int = 1
@@ -104,7 +107,11 @@ def gang_of(shape: OwnerShape, role_name: str) -> Gang:
     needed = tuple((role.name, n_pods if role.stage == first else 0) for role, n_pods in counted)
     total = sum(n_pods for _, n_pods in needed)
     minimum = max(1, min(total, shape.stated or total, MAX_MEMBER))
-    return Gang(minimum, needed if minimum >= total and _can_be_written(needed) else ())
+    if minimum < total:
+        leaders = {role.name for role, _ in counted if role.is_leader}
+        needed = tuple((name, n_pods if name in leaders else 0) for name, n_pods in needed)
+    is_divided = 0 < sum(n_pods for _, n_pods in needed) <= minimum and _can_be_written(needed)
+    return Gang(minimum, needed if is_divided else ())
 
 
 def _can_be_written(sub_groups: SubGroups) -> bool:

@@ -65,9 +65,9 @@ def is_of_service(meta: ObjectMeta) -> bool:
     return bool(meta.label(SERVE))
 
 
-def role_of(meta: ObjectMeta) -> str:
+def roles_of(meta: ObjectMeta) -> tuple[str, ...]:
     """The pod's group within the cluster."""
-    return meta.label(GROUP)
+    return (meta.label(GROUP),)
 
 
 def shape(cluster: RayCluster) -> OwnerShape:

@@ -37,9 +37,9 @@ class OwnerKind:
 
     `shape` returns None if the pods don't need one another; without it the pods are a group of
     unknown size. `shape_of_named` replaces a None of `shape` if the pods name their group
-    themselves. `part_of` names the part of the owner that forms a group of its own, `role_of` the
-    pod's role. `climbs`: another known kind may own it. `version` is read if no reference names
-    one.
+    themselves. `part_of` names the part of the owner that forms a group of its own, `roles_of` the
+    roles that the pod may have, the narrowest first: the first that the owner has is the pod's.
+    `climbs`: another known kind may own it. `version` is read if no reference names one.
     """
 
     api_group: str
@@ -50,7 +50,7 @@ class OwnerKind:
     document: type[Owner] = Owner
     claim: Callable[[ObjectMeta, OwnerReference], OwnerClaim | None] | None = None
     part_of: Callable[[ObjectMeta], str] | None = None
-    role_of: Callable[[ObjectMeta], str] | None = None
+    roles_of: Callable[[ObjectMeta], tuple[str, ...]] | None = None
     work: str = ""
     climbs: bool = False
     shape_of_named: Callable[[Any], OwnerShape] | None = None
@@ -121,7 +121,7 @@ def _kubeflow(kind: str, plural: str, version: str = "v1", **more: Any) -> Owner
         version,
         plural,
         kubeflow.KubeflowJob,
-        role_of=kubeflow.role_of,
+        roles_of=kubeflow.roles_of,
         **more,
     )
 
@@ -134,7 +134,7 @@ def _ray(**more: Any) -> OwnerKind:
         "v1",
         "rayclusters",
         ray.RayCluster,
-        role_of=ray.role_of,
+        roles_of=ray.roles_of,
         **more,
     )
 
@@ -150,7 +150,7 @@ TABLE: Final[Sequence[OwnerKind]] = (
         lws.LeaderWorkerSet,
         claim=_of_lws,
         part_of=lws.replica_of,
-        role_of=lws.role_of,
+        roles_of=lws.roles_of,
     ),
     OwnerKind(
         "jobset.x-k8s.io",
@@ -160,7 +160,7 @@ TABLE: Final[Sequence[OwnerKind]] = (
         "jobsets",
         jobset.JobSet,
         claim=_of_job_set,
-        role_of=jobset.role_of,
+        roles_of=jobset.roles_of,
     ),
     _kubeflow("MPIJob", "mpijobs", "v2beta1", claim=_of_mpi_launcher),
     _kubeflow("PyTorchJob", "pytorchjobs"),

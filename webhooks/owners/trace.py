@@ -116,16 +116,20 @@ def _origin(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, owner: Owner |
     group = group_name(kind.kind.lower(), claim.name, part)
     if kind.is_alone:
         return Origin(kind.work, group, is_alone=True)
-    gang, role = Gang(), kind.role_of(meta) if kind.role_of else ""
+    gang, role = Gang(), ""
     if owner is not None and kind.shape is not None:
         shape = kind.shape(owner)
         if shape is None and kind.shape_of_named and first_of(meta.labels, GROUP_LABELS):
             shape = kind.shape_of_named(owner)
         if shape is None:
             return Origin(kind.work, group, is_alone=True)
+        names = {each.name for each in shape.roles}
+        roles = kind.roles_of(meta) if kind.roles_of else ()
+        role = next((each for each in roles if each in names), "")
         gang = gang_of(shape, role)
-    is_known = any(role == name for name, _ in gang.sub_groups)
-    return Origin(kind.work, group, False, gang, role if is_known else "", whole)
+    return Origin(
+        kind.work, group, False, gang, role if role in dict(gang.sub_groups) else "", whole
+    )
 
 
 def _is_sized_by(ref: OwnerReference, meta: ObjectMeta) -> bool:

@@ -7,11 +7,12 @@ import pytest
 
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks, started
-from tests.support import jobset
+from tests.support import jobset, kubeflow
 from tests.support.auditor import Auditor
 from tests.support.controllers import SigsController
 from tests.support.controlplane.handles import Cluster
 from tests.support.installation import MANIFESTS
+from tests.support.kubeflow.running import MpiOperator, TrainingOperator
 from tests.support.kuberay.running import KubeRay
 
 
@@ -39,4 +40,28 @@ async def job_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[SigsController
 async def kuberay(scene: Scene) -> AsyncIterator[KubeRay]:
     """KubeRay's operator, for tests that are skipped without it."""
     async with started(KubeRay(scene.plane)) as made:
+        yield made
+
+
+@pytest.fixture
+async def training(scene: Scene) -> AsyncIterator[TrainingOperator]:
+    """Kubeflow's training operator, for tests that are skipped without it."""
+    async with started(TrainingOperator(scene.plane)) as made:
+        yield made
+
+
+@pytest.fixture
+async def mpi(scene: Scene) -> AsyncIterator[MpiOperator]:
+    """Kubeflow's MPI operator, for tests that are skipped without it."""
+    async with started(MpiOperator(scene.plane)) as made:
+        yield made
+
+
+@pytest.fixture
+async def trainer(
+    scene: Scene, job_sets: SigsController, tmp_path: Path
+) -> AsyncIterator[SigsController]:
+    """Kubeflow Trainer's controller beside JobSet's, for tests that are skipped without them."""
+    assert job_sets.is_alive
+    async with started(SigsController(scene.plane, tmp_path, kubeflow.trainer_parts())) as made:
         yield made

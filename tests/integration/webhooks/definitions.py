@@ -43,14 +43,14 @@ MODULES = (
     ),
     Module(
         "github.com/kubeflow/training-operator",
-        "v1.8.1",
-        "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc=",
+        "v1.9.4",
+        "h1:MjYXzeaHGBmF47BlhCo6+Mb7ypHrVfO6vsys1ZHF56A=",
         ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),
     ),
     Module(
         "github.com/kubeflow/mpi-operator",
-        "v0.6.0",
-        "h1:RzzG03oyQIiHe/SH2k19N+Hp4QkxEsG2l9G1T7US+ys=",
+        "v0.8.0",
+        "h1:22EccUiO4VDooG4TooesdE8o8euGVj89PIRhiP24SRE=",
         ("manifests/base/kubeflow.org_mpijobs.yaml",),
     ),
     Module(

@@ -45,9 +45,10 @@ def job(restart: str = "Never", resources: Document | None = None, **spec: Any) 
 
 
 def decision_on(document: Document, index: ProjectIndex | None = None, **more: Any) -> Decision:
+    version = document.get("apiVersion", "v1").rpartition("/")[2]
     request = {
         "uid": "u",
-        "kind": {"group": "batch", "version": "v1", "kind": document["kind"]},
+        "kind": {"group": "batch", "version": version, "kind": document["kind"]},
         "name": document["metadata"]["name"],
         "namespace": "team-a",
         "operation": "CREATE",
@@ -268,32 +269,132 @@ def test_ray_job_that_is_never_started_anew_is_warned_of(
     assert ("spec.backoffLimit above 0" in warnings(document)) is is_warned
 
 
-def pytorch_job(restart: str, policy: Document | None = None) -> Document:
-    replica = {"replicas": 2, "restartPolicy": restart, "template": template("")}
+#: Kind of the training operator -> the field with its replicas.
+REPLICAS = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+}
+
+
+def replicated(
+    kind: str, restart: str, role: str = "Worker", labels: Document | None = None, **spec: Any
+) -> Document:
+    """A job of the training operator; without `restart` the operator decides."""
+    made = template("") | {"metadata": {"labels": labels or {}}}
+    replica = {"replicas": 2, "template": made} | ({"restartPolicy": restart} if restart else {})
     return {
-        "kind": "PyTorchJob",
+        "kind": kind,
         "metadata": {"name": "bert"},
-        "spec": {"runPolicy": policy or {}, "pytorchReplicaSpecs": {"Worker": replica}},
+        "spec": {REPLICAS[kind]: {role: replica}} | spec,
     }
 
 
-def mpi_job(policy: Document) -> Document:
+def pytorch_job(restart: str, policy: Document | None = None) -> Document:
+    return replicated("PyTorchJob", restart, runPolicy=policy or {})
+
+
+def mpi_job(policy: Document, gpus: Document | None = None, **spec: Any) -> Document:
+    """Workers with GPUs, and a launcher with these."""
     replicas = {
-        "Launcher": {"template": template("", resources={})},
+        "Launcher": {"template": template("", resources=gpus or {})},
         "Worker": {"template": template("")},
     }
     return {
+        "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
         "metadata": {"name": "hpc"},
-        "spec": {"runPolicy": policy, "mpiReplicaSpecs": replicas},
+        "spec": {"runPolicy": policy, "mpiReplicaSpecs": replicas} | spec,
     }
 
 
-@pytest.mark.parametrize(("restart", "is_warned"), [("Never", True), ("OnFailure", False)])
+@pytest.mark.parametrize(
+    ("kind", "restart", "words"),
+    [
+        ("PyTorchJob", "", ""),
+        ("PyTorchJob", "OnFailure", ""),
+        ("PyTorchJob", "Always", ""),
+        ("PyTorchJob", "Never", "restartPolicy: Never; set OnFailure"),
+        ("PyTorchJob", "ExitCode", "a code below 128"),
+        ("PaddleJob", "", ""),
+        ("JAXJob", "", "restartPolicy: Never; set OnFailure"),
+        ("JAXJob", "OnFailure", ""),
+        ("XGBoostJob", "", "restartPolicy: Never; set ExitCode"),
+        ("XGBoostJob", "OnFailure", "restartPolicy: OnFailure; set ExitCode"),
+        ("XGBoostJob", "ExitCode", "a code below 128"),
+        ("TFJob", "OnFailure", "whatever its restartPolicy"),
+        ("TFJob", "ExitCode", "whatever its restartPolicy"),
+    ],
+)
 def test_training_operator_job_that_an_eviction_fails_is_warned_of(
-    restart: str, is_warned: bool
+    kind: str, restart: str, words: str
 ) -> None:
-    assert ("fails this PyTorchJob" in warnings(pytorch_job(restart))) is is_warned
+    found = warnings(replicated(kind, restart))
+    assert (f"an eviction by Ballast fails this {kind}" in found) is bool(words)
+    assert words in found
+
+
+def test_tf_job_with_dynamic_workers_survives_their_eviction() -> None:
+    dynamic: dict[str, Any] = {"enableDynamicWorker": True}
+    assert not warnings(replicated("TFJob", "OnFailure", **dynamic))
+    assert "fails this TFJob" in warnings(replicated("TFJob", "OnFailure", "Chief", **dynamic))
+
+
+@pytest.mark.parametrize("kind", REPLICAS)
+def test_job_that_is_not_evicted_is_not_warned_of(kind: str) -> None:
+    labels = {names.LABEL_PREEMPTIBILITY: names.NON_PREEMPTIBLE}
+    assert not warnings(replicated(kind, "Never", labels=labels))
+
+
+ELASTIC: dict[str, Any] = {"elasticPolicy": {"minReplicas": 1}}
+LEAST: dict[str, Any] = {"schedulingPolicy": {"minAvailable": 1}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_warned"),
+    [
+        ({}, False),
+        (ELASTIC, True),
+        (ELASTIC | {"runPolicy": {"cleanPodPolicy": "None"}}, True),
+        (ELASTIC | {"runPolicy": {"cleanPodPolicy": "Running"}}, False),
+        ({"runPolicy": LEAST}, True),
+        ({"runPolicy": LEAST | {"cleanPodPolicy": "All"}}, False),
+    ],
+)
+def test_replicas_that_may_start_after_the_end_of_their_job_are_warned_of(
+    spec: Document, is_warned: bool
+) -> None:
+    found = warnings(replicated("PyTorchJob", "OnFailure", **spec))
+    assert ("cleanPodPolicy: Running" in found) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_warned"),
+    [({}, True), ({"cleanPodPolicy": "None"}, True), ({"cleanPodPolicy": "All"}, False)],
+)
+def test_workers_that_outlive_their_launcher_are_warned_of(
+    policy: Document, is_warned: bool
+) -> None:
+    assert ("keep their GPUs after it has ended" in warnings(mpi_job(policy))) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("document", "is_warned"),
+    [
+        (mpi_job({}), True),
+        (mpi_job({}, launcherCreationPolicy="AtStartup"), True),
+        (mpi_job({}, launcherCreationPolicy="WaitForWorkersReady"), False),
+        (mpi_job({}, gpus=GPU), False),
+        # Its launcher waits in an init container.
+        (mpi_job({}) | {"apiVersion": "kubeflow.org/v1"}, False),
+    ],
+)
+def test_launcher_that_fails_before_its_workers_start_is_warned_of(
+    document: Document, is_warned: bool
+) -> None:
+    assert ("launcherCreationPolicy: WaitForWorkersReady" in warnings(document)) is is_warned
 
 
 #: Kind of the training operator -> the field with its replicas.
@@ -312,7 +413,12 @@ def test_every_kind_of_the_training_operator_is_warned_of(kind: str) -> None:
     document["kind"] = kind
     document["spec"][REPLICAS[kind]] = document["spec"].pop("pytorchReplicaSpecs")
     said = warnings(document)
-    assert f"fails this {kind}: replicas Worker have restartPolicy: Never" in said
+    why = (
+        ", whatever its restartPolicy: give replicas Worker the label"
+        if kind == "TFJob"
+        else ": replicas Worker have restartPolicy: Never"
+    )
+    assert f"fails this {kind}{why}" in said
     assert f"activeDeadlineSeconds: 3600 ends this {kind} also while" in said
 
 
@@ -320,7 +426,7 @@ def test_every_kind_of_the_training_operator_is_warned_of(kind: str) -> None:
 def test_mpi_job_whose_launcher_may_fail_few_times_is_warned_of(
     policy: Document, is_warned: bool
 ) -> None:
-    assert ("launcher of this MPIJob" in warnings(mpi_job(policy))) is is_warned
+    assert ("fails when Ballast evicts a worker" in warnings(mpi_job(policy))) is is_warned
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,12 @@ spec:
 """
 
 
-def pod_of(job: Document, role: str) -> PodDocument:
+def pod_of(job: Document, role: str, index: int = 0) -> PodDocument:
     labels = {
         "training.kubeflow.org/job-name": job["metadata"]["name"],
         "training.kubeflow.org/operator-name": f"{job['kind'].lower()}-controller",
         "training.kubeflow.org/replica-type": role,
-        "training.kubeflow.org/replica-index": "0",
+        "training.kubeflow.org/replica-index": str(index),
     }
     return child(job, labels)
 
@@ -149,16 +149,60 @@ def test_all_replicas_with_gpus_are_one_gang(text: str, role: str, expected: Ori
     assert origin_of(pod_of(made, role), made) == expected
 
 
-def test_elastic_job_needs_its_least_workers_only() -> None:
+def elastic(least: int, **policy: Any) -> Document:
+    """An elastic job as the operator's examples have it: without a master."""
+    made = written(PYTORCH)
+    del made["spec"]["pytorchReplicaSpecs"]["Master"]
+    made["spec"]["elasticPolicy"] = {"minReplicas": least, "maxReplicas": 7} | policy
+    return made
+
+
+def test_elastic_job_needs_its_least_workers_and_the_one_where_they_meet() -> None:
+    made = elastic(3)
+    gang = Gang(3, (("worker-0", 1), ("worker", 2)))
+    name = "pytorchjob-resnet"
+    first = Origin(group=name, gang=gang, sub_group="worker-0")
+    assert origin_of(pod_of(made, "worker"), made) == first
+    other = Origin(group=name, gang=gang, sub_group="worker")
+    assert origin_of(pod_of(made, "worker", 1), made) == other
+    assert origin_of(pod_of(elastic(1), "worker"), elastic(1)).gang == Gang(
+        1, (("worker-0", 1), ("worker", 0))
+    )
+
+
+def test_elastic_job_with_a_master_needs_both() -> None:
     made = written(PYTORCH)
     made["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 7}
-    assert origin_of(pod_of(made, "worker"), made).gang == Gang(3, (("master", 1), ("worker", 2)))
+    gang = Gang(3, (("master", 1), ("worker-0", 1), ("worker", 1)))
+    assert origin_of(pod_of(made, "worker", 3), made).gang == gang
 
 
-def test_minimum_that_the_author_states_counts() -> None:
+def test_workers_that_meet_elsewhere_are_alike() -> None:
+    made = elastic(3, rdzvHost="etcd.example.com")
+    assert origin_of(pod_of(made, "worker"), made) == Origin(
+        group="pytorchjob-resnet", gang=Gang(3)
+    )
+
+
+def test_minimum_that_the_author_states_counts_and_the_master_is_in_it() -> None:
     made = written(PYTORCH)
     made["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 5}}
-    assert origin_of(pod_of(made, "worker"), made).gang == Gang(5)
+    gang = Gang(5, (("master", 1), ("worker", 0)))
+    assert origin_of(pod_of(made, "worker"), made).gang == gang
+
+
+def test_stated_minimum_of_an_elastic_job_has_the_worker_where_the_others_meet() -> None:
+    made = elastic(4)
+    for least in (2, 6):
+        made["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": least}}
+        gang = Gang(least, (("worker-0", 1), ("worker", 0)))
+        assert origin_of(pod_of(made, "worker", 2), made).gang == gang
+
+
+def test_stated_minimum_of_equal_workers_has_no_sub_groups() -> None:
+    made = written(JAX)
+    made["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2}}
+    assert origin_of(pod_of(made, "worker"), made).gang == Gang(2)
 
 
 def test_stated_minimum_above_all_replicas_never_holds_a_job_up() -> None:
