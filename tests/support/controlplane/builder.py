@@ -87,7 +87,10 @@ def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:
 
 
 def module_folder(module: Path, path: str, cache: Path) -> Path:
-    """The folder with the sources of the module `path`, which the go.mod in `module` pins."""
+    """The folder with the sources of the module `path`, which the go.mod in `module` pins.
+
+    Raises ControlPlaneError if they are no longer in Go's module cache.
+    """
     done = subprocess.run(
         [str(find_go(cache / "controlplane")), "list", "-m", "-f", "{{.Dir}}", path],
         cwd=module,
@@ -97,7 +100,9 @@ def module_folder(module: Path, path: str, cache: Path) -> Path:
         timeout=LIST_TIMEOUT_S,
         check=True,
     )
-    return Path(done.stdout.strip())
+    if not (folder := done.stdout.strip()):
+        raise ControlPlaneError(f"the sources of {path} are missing: `go mod download` in {module}")
+    return Path(folder)
 
 
 def link_flags(version: str = KUBERNETES_VERSION) -> str:

@@ -9,17 +9,7 @@ from click.testing import CliRunner
 
 from extender.__main__ import main
 from extender.cli.questions.commands import _differs
-
-#: What every answer of `why` says.
-TOLD: dict[str, Any] = {
-    "workload": "a/b",
-    "pods": 1,
-    "request": "1",
-    "workKind": "training",
-    "priority": 50,
-    "isPreemptible": True,
-    "asOf": {"time": "t", "resourceVersion": "1"},
-}
+from tests.unit.cli.questions.answers import EXPLANATION
 
 
 @pytest.mark.parametrize(
@@ -61,7 +51,7 @@ def test_why_does_not_call_a_forecast_that_moves_with_the_clock_a_change() -> No
 def test_why_says_by_its_code_whether_work_starts(
     monkeypatch: pytest.MonkeyPatch, state: str, code: int, output: str
 ) -> None:
-    monkeypatch.setattr("extender.cli.ask.get_view", lambda *_: TOLD | {"state": state})
+    monkeypatch.setattr("extender.cli.ask.get_view", lambda *_: EXPLANATION | {"state": state})
     done = CliRunner().invoke(main, ["why", "b", "-n", "a", "-o", output])
     assert done.exit_code == code, done.output
 
@@ -71,7 +61,9 @@ def test_why_is_followed_until_the_work_runs_or_can_never_start(
     monkeypatch: pytest.MonkeyPatch, last: str, code: int
 ) -> None:
     states = iter(["waits", "waits", "starting", last])
-    monkeypatch.setattr("extender.cli.ask.get_view", lambda *_: TOLD | {"state": next(states)})
+    monkeypatch.setattr(
+        "extender.cli.ask.get_view", lambda *_: EXPLANATION | {"state": next(states)}
+    )
     monkeypatch.setattr("extender.cli.terminal.show.time.sleep", lambda _: None)
     done = CliRunner().invoke(main, ["why", "b", "-n", "a", "-w", "-o", "name"])
     assert (done.exit_code, done.output) == (code, "workload/a/b\n" * 3)
@@ -86,7 +78,7 @@ def test_why_takes_a_name_with_or_without_its_kind(
 
     def get_view(_where: object, path: str) -> dict[str, Any]:
         asked.append(path)
-        return TOLD | {"state": "runs"}
+        return EXPLANATION | {"state": "runs"}
 
     monkeypatch.setattr("extender.cli.ask.get_view", get_view)
     assert CliRunner().invoke(main, ["why", *words, "-n", "a"]).exit_code == 0

@@ -1,7 +1,7 @@
 """Output of `why` and `whatif` in a pipe: one line a row, without trailing blanks."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from extender.__main__ import main
 from extender.cli.questions.explained import print_explanation
 from extender.view import command
+from tests.unit.cli.questions.answers import EXPLANATION
 
 #: What `a` borrows is what a quota of `b` takes back.
 STOPS: Final = """
@@ -29,17 +30,6 @@ queues: [{name: d, gpu: {quota: 1}}, {name: a, parent: d, gpu: {quota: 1}}]
 jobs:
 - {name: runs, queue: a, tasks: [{name: t, state: running, node: n1}]}
 """
-#: What every answer of `why` says.
-TOLD: dict[str, Any] = {
-    "workload": "a/b",
-    "pods": 1,
-    "request": "1",
-    "workKind": "training",
-    "priority": 50,
-    "isPreemptible": True,
-    "state": "waits",
-    "asOf": {"time": "t", "resourceVersion": "1"},
-}
 LONG = "needs 8 GPUs on one node in each of 12 pods; " * 6 + "and no more"
 
 
@@ -53,7 +43,7 @@ def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> No
         {"name": "limits", "outcome": "yes", "message": "it has no limit"},
     ]
     not_tried = ["more priority", "more quota"]
-    print_explanation(TOLD | {"project": "a", "checks": checks, "notTried": not_tried})
+    print_explanation(EXPLANATION | {"project": "a", "checks": checks, "notTried": not_tried})
     found = rows(capsys.readouterr().out)
     assert found == [
         f"  no room now  {LONG}",
@@ -70,7 +60,7 @@ def test_memory_of_a_card_and_the_queue_in_each_pool_are_shown(
     place = {"inProject": 1, "ofProject": 1, "inPool": 2, "ofPool": 3}
     queues = [queue | {"queue": "a", "nodePool": pool} for pool in ("a100", "h100")]
     print_explanation(
-        TOLD | asked | {"place": place, "queue": queues[0], "otherQueues": queues[1:]}
+        EXPLANATION | asked | {"place": place, "queue": queues[0], "otherQueues": queues[1:]}
     )
     out = capsys.readouterr().out
     assert "1 pod, 0.25 GPUs (20 GiB of memory)   training" in out
@@ -82,7 +72,7 @@ def test_memory_of_a_card_and_the_queue_in_each_pool_are_shown(
 
 
 def test_work_whose_project_is_gone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    print_explanation(TOLD | {"reason": "UnknownProject", "message": "no project lists a"})
+    print_explanation(EXPLANATION | {"reason": "UnknownProject", "message": "no project lists a"})
     head, _, state, message, *_ = capsys.readouterr().out.splitlines()
     assert head == "a/b   no project   1 pod, 1 GPU   training (50)   preemptible"
     assert (state, message) == ("WAITS   UnknownProject", "  no project lists a")
@@ -136,7 +126,7 @@ def test_a_drain_after_which_all_work_has_a_place_is_no_bad_news(tmp_path: Path)
 def test_a_forecast_is_one_line_in_a_pipe_and_broken_between_words_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = TOLD | {"forecast": {"word": "no forecast", "message": LONG}}
+    answer = EXPLANATION | {"forecast": {"word": "no forecast", "message": LONG}}
     print_explanation(answer)
     assert f"FORECAST  no forecast: {LONG}\n" in capsys.readouterr().out
     monkeypatch.setenv("FORCE_COLOR", "1")
