@@ -9,8 +9,8 @@ PROGRAMS: Final = ("kubectl ", "ballast ", ".venv/bin/ballast ")
 FENCE: Final = re.compile(r"^ *```")
 SPAN: Final = re.compile(r"`([^`]+)`")
 #: A word of a heading or an answer, such as `FAIR` or `WAITS`, but not a part of a name, such as
-#: `NVIDIA-A100`.
-CAPITALS: Final = re.compile(r"(?<!\S)[A-Z]{2,}(?!\S)")
+#: `NVIDIA-A100`, or a unit, as in `1 GPU`.
+CAPITALS: Final = re.compile(r"(?<!\S)(?<!\d )[A-Z]{2,}(?!\S)")
 WORD: Final = re.compile(r"(?<=\s)[a-z]{3,}(?!\S)")
 
 
