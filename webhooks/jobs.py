@@ -177,7 +177,7 @@ def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
         if _asks_for_gpu(replica["template"]):
             yield from _pod_warnings(request, replica["template"], projects)
             yield from _early_deadline(spec.get("runPolicy") or {}, f"this {kind}")
-            yield from kubeflow.on_eviction(kind, spec, name)
+            yield from kubeflow.on_eviction(kind, spec, name, replica)
             yield from kubeflow.on_end(kind, spec)
 
 

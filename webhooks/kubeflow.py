@@ -32,9 +32,8 @@ def replica_specs(spec: Document) -> list[tuple[str, Document]]:
     return [pair for each in found for pair in each.items()]
 
 
-def on_eviction(kind: str, spec: Document, name: str) -> Iterator[str]:
-    """Warnings if the job of the training operator fails when replicas of this type are evicted."""
-    replica = dict(replica_specs(spec))[name]
+def on_eviction(kind: str, spec: Document, name: str, replica: Document) -> Iterator[str]:
+    """Warns if the job of the training operator fails when replicas of this type are evicted."""
     labels = (replica["template"].get("metadata") or {}).get("labels") or {}
     if first_of(labels, PREEMPTIBILITY_LABELS) == names.NON_PREEMPTIBLE:
         return
