@@ -170,13 +170,6 @@ class Shortages:
             reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, "a pod slot"
         elif not needs or self._count(kind, _bare(demand), pool) >= kind.count:
             reason, needs = Reason.INSUFFICIENT_NODE_RESOURCES, full_text(demand)
-        n_ever = self.bound.count(Shape(demand, kind.pod.constraints, kind.count), pool)
-        if n_ever < kind.count and self.places.pools[pool].elastic is None:
-            nodes = self._nodes_text(
-                pool, self.places.node_filter.candidates(pool, kind.pod.constraints)
-            )
-            why = f"{kind.needs(needs)}; {nodes} hold {n_ever} of them when empty"
-            return _Cause(reason, why, is_permanent=True)
         fit = "fits" if n_in == 1 else "fit"
         return _Cause(reason, f"{kind.needs(needs)}; only {n_in} of them {fit} at once")
 
@@ -235,13 +228,14 @@ class Shortages:
     def _permanent_cause(
         self, kind: _PodKind, pool: str, candidates: "array[int]"
     ) -> _Cause | None:
-        """Why even the empty candidates hold no such pod, nor a node that the pool may add; None if
-        one does, or if only MIG instances or the like are missing."""
+        """Why the empty candidates, and nodes that the pool may add, do not hold these pods; None
+        if they do, or if only MIG instances or the like are missing."""
         demand, elastic = kind.pod.demand, self.places.pools[pool].elastic
-        if self.bound.count(Shape(demand, kind.pod.constraints, 1), pool):
+        n_held = self.bound.count(Shape(demand, kind.pod.constraints, kind.count), pool)
+        if n_held == kind.count or (elastic is not None and fits_new_node(elastic, demand)):
             return None
-        if elastic is not None and fits_new_node(elastic, demand):
-            return None
+        if n_held:
+            return self._too_many(kind, n_held, pool, candidates)
         if demand.devices and (lack := self._card_shortage(demand, pool, candidates)):
             why = f"{kind.needs(gpu_text(demand))}; {lack}"
             return _Cause(Reason.INSUFFICIENT_GPU, why, is_permanent=True)
@@ -251,6 +245,22 @@ class Shortages:
         lack = f"a node{beside} has at most {{}} when empty"
         why = self._host_lack(kind, having, (table.cpu_milli, table.memory_mib), lack)
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why, is_permanent=True) if why else None
+
+    def _too_many(
+        self, kind: _PodKind, n_held: int, pool: str, candidates: "array[int]"
+    ) -> _Cause | None:
+        """Why the empty candidates hold only `n_held` of these pods."""
+        demand = kind.pod.demand
+        if demand.counted:
+            return None
+        bare = Shape(_bare(demand), kind.pod.constraints, kind.count)
+        is_host = self.bound.count(bare, pool) == kind.count
+        reason = Reason.INSUFFICIENT_NODE_RESOURCES if is_host else Reason.INSUFFICIENT_GPU
+        needs = kind.needs(full_text(demand) if is_host else gpu_text(demand))
+        holds = "holds" if len(candidates) == 1 else "hold"
+        nodes = self._nodes_text(pool, candidates)
+        why = f"{needs}; {nodes} {holds} {n_held} of them when empty"
+        return _Cause(reason, why, is_permanent=True)
 
     def _card_shortage(self, demand: Demand, pool: str, candidates: "array[int]") -> str:
         """Which GPUs even the empty candidates lack, as text; empty if none."""

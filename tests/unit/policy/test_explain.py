@@ -212,6 +212,17 @@ def test_gang_that_is_larger_than_the_empty_pool_will_never_start(
     assert help_for(refused) == "Ask for less, or for another node pool."
 
 
+def test_gang_that_is_larger_than_the_pool_never_starts_while_all_of_it_is_taken() -> None:
+    cluster = cluster_of(2, 2)
+    for node in ("n0", "n1"):
+        cluster.job(f"old-{node}", "a", 2, on=node)
+    cluster.job("job", "a", 1, pods=5)
+    assert why(cluster).detail == (
+        "ns/job: needs 1 GPU in each of 5 pods; the 2 ready nodes of pool default hold 4 of them"
+        " when empty; it will never start on the nodes of pool default"
+    )
+
+
 def test_gang_that_is_larger_than_a_pool_that_grows_may_start() -> None:
     cluster = cluster_of(2, 2)
     elastic = ElasticView(4, 2, 81920, "", 1000, 1024, (), (), "")
