@@ -142,7 +142,7 @@ def error_of_response(code: int, body: bytes, where: str, retry_after: str = "")
     """The error for an HTTP answer of 300 or above, with any body."""
     try:
         status = _STATUS.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
         status = Status(status="Failure", message=text)
     status.code = code

@@ -2,6 +2,9 @@
 
 An object that does not decode (a poison object: written by a newer version, or by hand against the
 schema) is logged, counted and skipped, but its identity is kept, so that it does not look deleted.
+
+Some kinds hold any JSON, such as the parameters of a ResourceClaim, which every tenant may write.
+If they are nested too deeply for the decoder, they are cut: no projection reads so deep.
 """
 
 import re
@@ -17,6 +20,7 @@ from extender.kube.errors import Undecodable
 from extender.kube.resources import KubeObject, Resource
 
 T = TypeVar("T", bound=KubeObject)
+V = TypeVar("V")
 
 _log = structlog.get_logger(__name__)
 _SKIPPED = Counter(
@@ -77,6 +81,10 @@ class _RawListing(Struct):
 #: Exceptions of decoding bytes that are no object of the kind. Invalid UTF-8 and too deep nesting
 #: are not msgspec errors.
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+#: Values nested deeper are cut from an answer that is nested too deeply for the decoder.
+_MAX_DEPTH: Final = 64
+#: A string, or a bracket outside of strings.
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _LINE = msgspec.json.Decoder(WatchLine)
 _ANONYMOUS = msgspec.json.Decoder(Anonymous)
 _RAW_LISTING = msgspec.json.Decoder(_RawListing)
@@ -102,11 +110,37 @@ def _list_decoder(kind: Any) -> "msgspec.json.Decoder[_Listing[Any]]":
     return msgspec.json.Decoder(_Listing[kind])
 
 
+def _decode(decoder: "msgspec.json.Decoder[V]", body: bytes | bytearray | Raw) -> V:
+    """What the decoder reads, also of a body that is nested too deeply for it."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        return decoder.decode(_cut_depths(bytes(body)))
+
+
+def _cut_depths(body: bytes) -> bytes:
+    """The JSON with null in place of values that are nested deeper than `_MAX_DEPTH`."""
+    kept: list[bytes] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(body):
+        match token[0]:
+            case b"[" | b"{":
+                if depth == _MAX_DEPTH:
+                    kept.append(body[start : token.start()])
+                depth += 1
+            case b"]" | b"}":
+                depth -= 1
+                if depth == _MAX_DEPTH:
+                    kept.append(b"null")
+                    start = token.end()
+    return b"".join((*kept, body[start:]))
+
+
 def decode_object(resource: Resource[T], body: bytes | Raw) -> T:
     """The object in `body`; raises Undecodable."""
     try:
         decoder: msgspec.json.Decoder[T] = _object_decoder(resource.kind)
-        return decoder.decode(body)
+        return _decode(decoder, body)
     except _BROKEN as error:
         raise Undecodable(f"{resource.plural}: {error}") from error
 
@@ -114,7 +148,7 @@ def decode_object(resource: Resource[T], body: bytes | Raw) -> T:
 def decode_identity(resource: Resource[Any], body: bytes | Raw) -> Identity:
     """The identity of the object in `body`, even if the rest is malformed; raises Undecodable."""
     try:
-        return _ANONYMOUS.decode(body).metadata
+        return _decode(_ANONYMOUS, body).metadata
     except _BROKEN as error:
         raise Undecodable(f"{resource.plural}: {error}") from error
 
@@ -122,7 +156,7 @@ def decode_identity(resource: Resource[Any], body: bytes | Raw) -> Identity:
 def decode_line(resource: Resource[Any], line: bytes | bytearray) -> WatchLine:
     """One line of a watch, its object still encoded; raises Undecodable."""
     try:
-        return _LINE.decode(line)
+        return _decode(_LINE, line)
     except _BROKEN as error:
         raise Undecodable(f"watch of {resource.plural}: {error}") from error
 
@@ -175,7 +209,7 @@ def _report_skipped(resource: Resource[Any], identity: Identity, error: str) -> 
 def decode_page(resource: Resource[T], body: bytes) -> Page[T]:
     """The page in `body`, without its poison objects; raises Undecodable."""
     try:
-        listing = _list_decoder(resource.kind).decode(body)
+        listing = _decode(_list_decoder(resource.kind), body)
     except (msgspec.ValidationError, UnicodeDecodeError):
         return _decode_one_by_one(resource, body)
     except _BROKEN as error:
@@ -186,7 +220,7 @@ def decode_page(resource: Resource[T], body: bytes) -> Page[T]:
 
 def _decode_one_by_one(resource: Resource[T], body: bytes) -> Page[T]:
     try:
-        listing = _RAW_LISTING.decode(body)
+        listing = _decode(_RAW_LISTING, body)
     except _BROKEN as error:
         raise Undecodable(f"list of {resource.plural}: {error}") from error
     meta = listing.metadata

@@ -47,6 +47,11 @@ def test_an_answer_that_is_no_status_is_shown_in_part() -> None:
     assert len(error.message) < 400
 
 
+@pytest.mark.parametrize("text", [b'{"message":"\xff"}', b'{"details":' + b"[" * 5000])
+def test_an_answer_that_can_not_be_decoded_has_the_error_of_its_code(text: bytes) -> None:
+    assert isinstance(error_of_response(502, text, "GET /x"), errors.Unavailable)
+
+
 def test_the_http_code_counts_where_the_body_says_otherwise() -> None:
     assert isinstance(error_of_response(409, body(200, ""), "x"), errors.Conflict)
 
