@@ -103,6 +103,8 @@ GPU_ANNOTATIONS: Final = (*SHARE_ANNOTATIONS, DEVICES, FRACTION_CONTAINER)
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
 MAX_DEVICES: Final = 64
+#: A card has at most seven MIG instances.
+MAX_INSTANCES: Final = 7 * MAX_DEVICES
 #: End of the error message for a wrong number: its unit, the most common mistake.
 _OF_MIB: Final = '; the unit is MiB: for 8 GiB write "8192"'
 _OF_CARDS: Final = ', such as 2; half of a GPU is the annotation gpu-fraction: "0.5"'
@@ -217,7 +219,9 @@ def read_counted(pod: Pod) -> tuple[tuple[str, int], ...]:
     for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
         for listed in (container.resources.requests, container.resources.limits):
             found.update(filter(mig_slices, listed or ()))
-    asked = ((name, effective(pod, name, _count_of(name))) for name in sorted(found))
+    asked = [(name, effective(pod, name, _count_of(name))) for name in sorted(found)]
+    if (n_instances := sum(n for _, n in asked)) > MAX_INSTANCES:
+        raise UnitError(f"requests {n_instances} MIG instances; a node has at most {MAX_INSTANCES}")
     return tuple((name, n) for name, n in asked if n)
 
 

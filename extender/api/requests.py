@@ -5,11 +5,15 @@ more than it requests: an in-place resize lowers the spec first and the allocati
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from extender.api.objects import Container, ContainerStatus, Pod, PodStatus, Quantity
 from extender.api.units import UnitError
 
 Parse = Callable[[Quantity], int]
+
+#: No node has more of any resource, in milli-CPU, MiB or pieces; sums over all pods fit 64 bits.
+MOST: Final = 2**32
 
 
 def request_of(container: Container, resource: str) -> Quantity:
@@ -21,7 +25,8 @@ def request_of(container: Container, resource: str) -> Quantity:
 
 
 def effective(pod: Pod, resource: str, parse: Parse, given: Mapping[str, int] | None = None) -> int:
-    """The request of all containers, init containers and sidecars; raises UnitError.
+    """The request of all containers, init containers and sidecars; raises UnitError, also if no node
+    has so much.
 
     `given` has the amounts that containers already hold, by container name: the minimum that each
     counts.
@@ -40,7 +45,7 @@ def effective(pod: Pod, resource: str, parse: Parse, given: Mapping[str, int] | 
             peak = max(peak, sidecars)
         else:
             peak = max(peak, sidecars + amount)
-    return max(total + sidecars, peak)
+    return _possible(max(total + sidecars, peak), resource)
 
 
 def host_request(pod: Pod, resource: str, parse: Parse) -> int:
@@ -52,7 +57,7 @@ def host_request(pod: Pod, resource: str, parse: Parse) -> int:
 def host_held(pod: Pod, resource: str, parse: Parse) -> int:
     """CPU or memory that the pod holds: the larger of its request and its allocation.
 
-    0 if a quantity is not understood.
+    0 if a quantity is not understood, or no node has so much.
     """
     status = pod.status
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
@@ -74,7 +79,13 @@ def _of_pod(pod: Pod, resource: str, parse: Parse, total: int, least: int) -> in
         total = max(parse(stated.requests[resource]), least)
     elif stated is not None and stated.limits and resource in stated.limits and not total:
         total = max(parse(stated.limits[resource]), least)
-    return total + parse((pod.spec.overhead or {}).get(resource, 0))
+    return _possible(total + parse((pod.spec.overhead or {}).get(resource, 0)), resource)
+
+
+def _possible(amount: int, resource: str) -> int:
+    if amount > MOST:
+        raise UnitError(f"requests more {resource} than any node has")
+    return amount
 
 
 def _most_given(status: ContainerStatus | PodStatus, resource: str, parse: Parse) -> int:

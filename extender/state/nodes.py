@@ -20,6 +20,8 @@ from extender.api.units import MILLI_PER_GPU
 #: In `card_free`: the node has no card of this index. Nothing fits on a card with a negative value.
 ABSENT: Final = -1
 _FIRST_STRIDE: Final = 8
+#: A card counts as having at most this many MiB, which fit the column of `CardTable`.
+_MOST_MIB: Final = 2**31 - 1
 #: The deliveries that a node offers: without a DRA driver; with one; with one whose DeviceClass
 #: also stands for nvidia.com/gpu; and with one whose driver lets claims share cards.
 BY_NODE: Final[frozenset[Delivery]] = frozenset({"resource", "agent"})
@@ -100,7 +102,8 @@ class CardTable:
             self.card_free[at + device.index] = MILLI_PER_GPU
         self.n_cards[ix] = n_cards
         self.capacity_milli[ix] = MILLI_PER_GPU * len(healthy)
-        self.card_mib[ix] = min((device.memory_mib for device in healthy), default=0)
+        smallest = min((device.memory_mib for device in healthy), default=0)
+        self.card_mib[ix] = min(smallest, _MOST_MIB)
         self.model[ix] = next((device.model for device in devices if device.model), "")
         for row in gpu_node.spec.rows:
             self.hold(ix, row.cards)

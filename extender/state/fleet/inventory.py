@@ -27,6 +27,8 @@ from extender.state.problems import Problem
 _MAX_CARDS = 64
 #: Figures of a node's status (bytes, milli-CPU) must be below this, so their sums stay exact.
 _MOST = 10**15
+#: A node counts as running at most this many pods: the column of the node table has 32 bits.
+_MOST_PODS = 2**30
 _BLOCKING = ("NoSchedule", "NoExecute")
 
 
@@ -197,7 +199,7 @@ def read_host(node: Node) -> HostFacts:
         is_ready=_is_ready(node) and not _is_replicated(node),
         cpu_milli=read(status.allocatable, "cpu", 1000),
         memory_mib=parse_memory_floor(read(status.allocatable, "memory")),
-        n_pods=read(status.allocatable, "pods"),
+        n_pods=min(read(status.allocatable, "pods"), _MOST_PODS),
         capacity_milli=read(status.capacity, names.GPU_MILLI),
         allocatable_milli=read(status.allocatable, names.GPU_MILLI),
         cards=cards,

@@ -48,7 +48,7 @@ def _is_lasting(pod: Pod) -> bool:
 def host_demand(pod: Pod) -> Demand:
     """CPU, memory and counted resources of a pod with a refused GPU request: it may be bound.
 
-    Quantities that are not understood count as zero.
+    Quantities that are not understood, or that no node has, count as zero.
     """
     cpu_milli = memory_mib = 0
     counted: tuple[tuple[str, int], ...] = ()

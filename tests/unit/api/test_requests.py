@@ -7,6 +7,7 @@ import pytest
 
 from extender.api.demand import Demand, read_demand
 from extender.api.objects import Pod
+from extender.api.reasons import Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import parse_cpu
 
@@ -71,3 +72,29 @@ def test_a_pod_holds_what_it_was_given_as_a_whole() -> None:
     assert host_request(built, "cpu", parse_cpu) == 2000
     # Without figures for the pod as a whole its containers count.
     assert host_held(pod(status={"allocatedResources": {"cpu": "8"}}), "cpu", parse_cpu) == 1000
+
+
+@pytest.mark.parametrize(
+    ("amounts", "what"),
+    [
+        ({"cpu": "10P"}, "more cpu than any node has"),
+        ({"memory": "8E"}, "more memory than any node has"),
+        ({"nvidia.com/gpu": "9E"}, "more nvidia.com/gpu than any node has"),
+        ({"nvidia.com/mig-1g.5gb": "9E"}, "more nvidia.com/mig-1g.5gb than any node has"),
+        ({"nvidia.com/mig-1g.5gb": "449"}, "449 MIG instances; a node has at most 448"),
+    ],
+)
+def test_a_request_for_more_than_any_node_has_is_refused(
+    amounts: dict[str, str], what: str
+) -> None:
+    """Larger amounts would not fit the 64 bits in which requests are summed."""
+    container = {"name": "main", "resources": {"requests": amounts}}
+    found = read_demand(pod({"containers": [container]}))
+    assert isinstance(found, Refused)
+    assert what in found.detail
+
+
+def test_containers_together_request_no_more_than_any_node_has() -> None:
+    containers = [{"name": str(n), "resources": {"requests": {"cpu": "4000000"}}} for n in range(2)]
+    assert isinstance(read_demand(pod({"containers": containers[:1]})), Demand)
+    assert isinstance(read_demand(pod({"containers": containers})), Refused)

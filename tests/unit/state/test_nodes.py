@@ -44,6 +44,32 @@ def test_a_node_with_cards_of_different_sizes_counts_by_the_smallest_healthy_one
     assert nodes.cards.card_mib[nodes.cards.ix["n1"]] == mib
 
 
+@pytest.mark.parametrize("is_gpu_pod", [False, True])
+def test_a_pod_bound_by_its_author_with_impossible_requests_takes_nothing(is_gpu_pod: bool) -> None:
+    """kubelet refuses it, if there is one; until then the model must not break."""
+    asked = pod("a").host("10P", "9E").scheduler("default-scheduler").bound("n1")
+    if is_gpu_pod:
+        asked.needs(1000).unledgered()
+    alone = state_of(node("n1").build(), gpu_node("n1", 2).build())
+    state = state_of(node("n1").build(), gpu_node("n1", 2).build(), asked.build())
+    assert host_of(state, "n1")[:2] == host_of(alone, "n1")[:2]
+
+
+@pytest.mark.parametrize("mib", [2**31, 2**43])
+def test_a_card_of_any_size_fits_the_table(mib: int) -> None:
+    ledger = replace(
+        gpu_node("n1").build(), status=GpuNodeStatus(devices=[Device(index=0, memory_mib=mib)])
+    )
+    nodes = nodes_of(state_of(node("n1").build(), ledger))
+    assert nodes.cards.card_mib[nodes.cards.ix["n1"]] == 2**31 - 1
+
+
+def test_a_node_with_any_number_of_pod_slots_fits_the_table() -> None:
+    many = node("n1").build()
+    many.status.allocatable["pods"] = "5G"
+    assert host_of(state_of(many, gpu_node("n1", 2).build()), "n1")[2] == 2**30
+
+
 def test_a_row_keeps_its_cards_when_its_pod_is_gone_until_it_is_freed() -> None:
     held = pod("a").needs(300).build()
     state = state_of(held, gpu_node("n1", 1).holds(row(held, part(0, 300))).build())
