@@ -156,7 +156,7 @@ class Tally:
             moved = [
                 workload
                 for workload in workloads.values()
-                if any(pod.node in changed for pod in workload.pods)
+                if any(pod.node in changed or pod.next_node in changed for pod in workload.pods)
             ]
             for workload in moved:
                 self._count(workload, -1)
@@ -253,6 +253,8 @@ class Tally:
             counts[part] = counts.get(part, 0) + sign
             if not counts[part]:
                 del counts[part]
+            if not counts:
+                del self.fractions[key]
         return figures
 
     def _drop_empty(self, key: TallyKey, figures: list[int]) -> None:

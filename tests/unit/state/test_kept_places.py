@@ -9,12 +9,14 @@ from extender.api.objects import (
     Pod,
 )
 from extender.state.cluster import ClusterState
+from extender.state.tally import Tally
 from tests.support.builders import (
     gpu_node,
     kept_row,
     node,
     part,
     pod,
+    pool,
     project,
     row,
 )
@@ -49,6 +51,19 @@ def test_a_place_kept_for_a_successor_is_free_for_nobody_else() -> None:
     ix = nodes.cards.ix["n2"]
     assert list(nodes.cards.free_of(ix)) == [500]
     assert (nodes.free_cpu_milli[ix], nodes.free_pods[ix]) == (6000, 109)
+
+
+def test_a_place_counts_in_the_pool_of_its_node_after_the_node_has_changed_it() -> None:
+    state = moved()
+    state.apply(Upserted(pool("other", zone="b").build()))
+    # Each pool keeps a card of the same size, so that only what is on the node is counted again.
+    for name, zone in (("n3", "a"), ("n4", "b")):
+        state.apply(Upserted(node(name).labels({"zone": zone}).build()))
+        state.apply(Upserted(gpu_node(name, 1).build()))
+    state.validate_state()
+    state.apply(Upserted(node("n2").labels({"zone": "b"}).host("8", "8Gi").version(2).build()))
+    state.validate_state()
+    assert state.snapshot(0).tally == Tally.of(state.node_table(), state.workloads())
 
 
 def test_a_pod_that_stays_after_all_needs_no_second_place() -> None:
