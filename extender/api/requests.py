@@ -25,8 +25,8 @@ def request_of(container: Container, resource: str) -> Quantity:
 
 
 def effective(pod: Pod, resource: str, parse: Parse, given: Mapping[str, int] | None = None) -> int:
-    """The request of all containers, init containers and sidecars; raises UnitError, also if no node
-    has so much.
+    """The request of all containers, init containers and sidecars; raises UnitError, also if no
+    node has so much.
 
     `given` has the amounts that containers already hold, by container name: the minimum that each
     counts.

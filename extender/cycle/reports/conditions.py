@@ -18,6 +18,8 @@ VALID: Final = "Valid"
 OVER_QUOTA: Final = "OverQuota"
 #: Whether a project has GPU-hours of the month left in every node pool with a budget.
 WITHIN_BUDGET: Final = "WithinBudget"
+#: The API server refuses a status with a longer message.
+_MAX_MESSAGE: Final = 32_768
 
 
 def condition(
@@ -38,7 +40,7 @@ def condition(
         type=kind,
         status=status,
         reason=reason,
-        message=message or SENTENCES[reason],
+        message=(message or SENTENCES[reason])[:_MAX_MESSAGE],
         last_transition_time=since or api_time(datetime.now(UTC)),
     )
 

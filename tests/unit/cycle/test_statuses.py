@@ -5,6 +5,7 @@ import pytest
 from extender.api.kinds import GpuPodGroupStatus, QueueSummary
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
+from extender.api.schema import MAX_TEXT_OF
 from extender.cycle.reports.conditions import SCHEDULED, VALID, condition, observed
 from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.queue_status import (
@@ -48,6 +49,12 @@ def test_a_condition_that_stays_keeps_its_time() -> None:
     assert condition(VALID, True, Reason.ACCEPTED, "", before).last_transition_time == LONG_AGO
     changed = condition(VALID, False, Reason.UNKNOWN_REFERENCE, "", before)
     assert changed.last_transition_time not in (None, LONG_AGO)
+
+
+def test_a_message_is_never_too_long_for_the_api_server() -> None:
+    """A group of a thousand pods may name a thousand users, and the message names them all."""
+    told = condition(SCHEDULED, False, Reason.INVALID_REQUEST, "x" * 70_000, [])
+    assert len(told.message) == MAX_TEXT_OF["message"]
 
 
 def test_all_problems_of_an_object_stand_in_one_condition() -> None:
