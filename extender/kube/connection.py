@@ -30,6 +30,8 @@ _config: Final[Any] = config_reader.load()
 READ_BUFFER_BYTES: Final = 2**18
 #: Seconds until the kernel notices a peer that vanished without closing.
 DEAD_PEER_S: Final = 30
+#: How long a replaced pool stays open: no request or watch lasts longer.
+RETIRED_S: Final = 180.0
 #: Shortest time between two reads of credentials: an exec plugin may be slow or interactive.
 RENEW_EVERY_S: Final = 5.0
 
@@ -73,7 +75,8 @@ class Connection:
         self._configuration = configuration
         self._session = _open_session(configuration, source)
         self._ca = _read_ca(configuration)
-        self._retired: list[aiohttp.ClientSession] = []
+        #: Replaced pools, and when each was replaced, by the loop's clock.
+        self._retired: list[tuple[aiohttp.ClientSession, float]] = []
         self._renewing = asyncio.Lock()
         self._renewed_at = 0.0
         #: Counts reads of credentials, so that a caller can say which ones failed.
@@ -130,6 +133,7 @@ class Connection:
             except Misconfigured as error:
                 raise Unauthorized(f"credentials are refused, and {error.message}") from error
             self._replace_session(fresh)
+            await self._close_retired(now - RETIRED_S)
 
     def renew_trust(self) -> None:
         """Read the CA file again, and trust a new CA in it: when the cluster's CA is rotated,
@@ -143,12 +147,20 @@ class Connection:
         ca = _read_ca(configuration)
         session = _open_session(configuration, self._source)
         # Requests in flight finish on their pool.
-        self._retired.append(self._session)
+        self._retired.append((self._session, asyncio.get_running_loop().time()))
         self._configuration, self._session, self._ca = configuration, session, ca
 
     async def close(self) -> None:
         """Close every connection; requests in flight fail."""
-        for session in (self._session, *self._retired):
+        await self._session.close()
+        await self._close_retired(float("inf"))
+
+    async def _close_retired(self, before: float) -> None:
+        """Close the pools that were replaced before this time; without this, a server that refuses
+        us for days would leave thousands."""
+        old = [session for session, at in self._retired if at < before]
+        self._retired = [(session, at) for session, at in self._retired if at >= before]
+        for session in old:
             await session.close()
 
 

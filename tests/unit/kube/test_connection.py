@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from extender.kube import connection as module
 from extender.kube.connection import Connection, Source, namespace_of
 from extender.kube.errors import Misconfigured
 
@@ -99,3 +100,22 @@ async def test_a_kubeconfig_in_memory_reads_no_file_and_starts_no_program(
 ) -> None:
     with pytest.raises(Misconfigured, match=why):
         await Connection.open(Source(text=text))
+
+
+async def test_a_pool_that_was_replaced_is_closed_once_no_request_can_be_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster may refuse our credentials for days, and they are read again each time."""
+    monkeypatch.setattr(module, "RENEW_EVERY_S", 0.0)
+    opened = await Connection.open(Source(kubeconfig(tmp_path, "https://127.0.0.1:6443")))
+    pools = [opened.session]
+    for _ in range(3):
+        await opened.renew(opened.generation)
+        pools.append(opened.session)
+    assert not any(pool.closed for pool in pools)
+    monkeypatch.setattr(module, "RETIRED_S", 0.0)
+    await opened.renew(opened.generation)
+    assert [pool.closed for pool in pools[:3]] == [True] * 3
+    assert not opened.session.closed
+    await opened.close()
+    assert all(pool.closed for pool in (*pools, opened.session))
