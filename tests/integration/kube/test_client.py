@@ -2,10 +2,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
 from extender.kube import errors
 from extender.kube.client import Client, Evicted, EvictionRefused, Gone
-from extender.kube.resources import GPU_NODES, NAMESPACES, NODE_POOLS, NODES, PODS
+from extender.kube.resources import (
+    GPU_NODES,
+    NAMESPACES,
+    NODE_POOLS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+)
 from tests.integration.kube.objects import disruption_budget, node, pod, pool
 from tests.support.controlplane.handles import Api
 
@@ -312,3 +320,20 @@ async def test_a_rotated_token_is_taken_over_without_a_restart(
         path.write_text(good)
         with pytest.raises(errors.RequestRefused):
             await client.list_all(PODS)  # known now, and not allowed to
+
+
+async def test_the_api_server_stores_parameters_of_any_depth_and_they_hide_nothing(
+    client: Client, api: Api
+) -> None:
+    depth = 4900  # within the 10 KiB that parameters may have
+    deep = Raw(b'{"a":' + b"[" * depth + b"]" * depth + b"}")
+    for name, parameters in (("deep", deep), ("flat", Raw(b'{"a":1}'))):
+        config = {"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}
+        asked = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+        body = {
+            "metadata": {"name": name, "namespace": api.namespace},
+            "spec": {"devices": {"requests": [asked], "config": [config]}},
+        }
+        await client.create(RESOURCE_CLAIMS, body, api.namespace)
+    listed = await client.list_all(RESOURCE_CLAIMS, namespace=api.namespace)
+    assert [claim.metadata.name for claim in listed.items] == ["deep", "flat"]
