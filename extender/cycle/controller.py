@@ -54,8 +54,15 @@ class Controller(Replica):
             tasks.create_task(election.run(self._lead))
 
     def _warm_up(self) -> None:
-        """Refresh the model, so that a term begins with recent changes only."""
-        self.state.snapshot(int(time.time()))
+        """Refresh the model, so that a term begins with recent changes only.
+
+        A failure is a bug or an unforeseen object. It ends no process: while this replica does not
+        lead, nothing depends on it, and a term does what it still can.
+        """
+        try:
+            self.state.snapshot(int(time.time()))
+        except Exception:
+            log.exception("the model was not refreshed")
 
     async def _stay_warm(self) -> NoReturn:
         """Refresh the model while another replica leads, because then no cycle does."""

@@ -1,5 +1,6 @@
 """A decision that hangs ends the process: kubelet checks `/healthz`."""
 
+import asyncio
 import time
 from unittest.mock import create_autospec
 
@@ -36,6 +37,27 @@ async def test_healthz_says_when_a_decision_does_not_end() -> None:
             made.deciding_since = since
             async with session.get(url) as got:
                 assert got.status == status
+
+
+async def test_a_model_that_can_not_be_refreshed_ends_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would end again at each start, and no replica would lead."""
+    made, asked = controller(), asyncio.Event()
+
+    def snapshot(_now_s: int) -> None:
+        asked.set()
+        raise OverflowError
+
+    monkeypatch.setattr(made.state, "snapshot", snapshot)
+    monkeypatch.setattr("extender.cycle.controller._WARM_EVERY_S", 0.0)
+    made._warm_up()
+    asked.clear()
+    warming = asyncio.create_task(made._stay_warm())
+    await asked.wait()
+    await asyncio.sleep(0)
+    assert not warming.done()
+    warming.cancel()
 
 
 async def test_a_decision_is_noted_from_its_start_to_its_end_however_it_ends(
