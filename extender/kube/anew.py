@@ -1,5 +1,6 @@
 """Restarts a program within the process when the cluster's store has gone back in time."""
 
+import gc
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -18,3 +19,5 @@ async def run_anew(program: Callable[[], Awaitable[None]]) -> None:
             is_over = True
         except* Restored as errors:
             _log.warning("starting anew", errors=[str(error) for error in errors.exceptions])
+        # Programs freeze what they have listed; what this one leaves behind is garbage.
+        gc.unfreeze()

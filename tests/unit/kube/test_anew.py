@@ -1,9 +1,18 @@
 import asyncio
+import gc
+import weakref
 
 import pytest
 
 from extender.kube.anew import run_anew
 from extender.kube.errors import Restored, Unavailable
+
+
+class Model:
+    """An object in a cycle of references, as a model with bound methods is."""
+
+    def __init__(self) -> None:
+        self.own = self
 
 
 async def test_a_program_starts_anew_when_the_store_went_back() -> None:
@@ -17,6 +26,24 @@ async def test_a_program_starts_anew_when_the_store_went_back() -> None:
 
     await run_anew(program)
     assert len(runs) == 3
+
+
+async def test_what_the_program_froze_is_collected_when_it_starts_anew() -> None:
+    """Else a second model of the cluster would stay in memory until the process ends."""
+    left: list[weakref.ref[Model]] = []
+    kept: list[bool] = []
+
+    async def program() -> None:
+        if left:
+            gc.collect()
+            kept.append(left[0]() is not None)
+            return
+        left.append(weakref.ref(Model()))
+        gc.freeze()
+        raise Restored("restored")
+
+    await run_anew(program)
+    assert kept == [False]
 
 
 async def test_other_errors_end_the_program() -> None:
