@@ -8,7 +8,7 @@ over the workloads and cards, and work for what has changed since the last.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -91,12 +91,13 @@ class Reporter:
         snapshot = self._state.snapshot(int(time.time()))
         changed = self._seen.look(snapshot, plan)
         problems, sums = self._state.problems(), pool_sums(snapshot)
+        by_object = _by_object(problems)
         all_well = await self._own_groups.keep(snapshot, changed, now)
         statuses = [
-            *self._pool_statuses(sums, problems),
+            *self._pool_statuses(sums, by_object),
             *self._group_statuses(snapshot, plan, changed),
         ]
-        queues = self._new_queue_statuses(snapshot, plan, problems)
+        queues = self._new_queue_statuses(snapshot, plan, by_object)
         queues_due = due(queues, since_last_s)
         writes = [
             *(self._write(each.target, each.status, now) for each in queues_due),
@@ -147,7 +148,7 @@ class Reporter:
     # -- queues and node pools ---------------------------------------------------------------
 
     def _new_queue_statuses(
-        self, snapshot: Snapshot, plan: Plan, problems: list[Problem]
+        self, snapshot: Snapshot, plan: Plan, problems: "_Problems"
     ) -> list[NewStatus["_Target"]]:
         new = []
         for target, status in self._queue_statuses(snapshot, plan, problems):
@@ -159,7 +160,7 @@ class Reporter:
         return new
 
     def _queue_statuses(
-        self, snapshot: Snapshot, plan: Plan, problems: list[Problem]
+        self, snapshot: Snapshot, plan: Plan, problems: "_Problems"
     ) -> Iterable[tuple["_Target", QueueStatus]]:
         shares, pods = shares_of(plan.shares), self._seen.pods_of_queues(snapshot)
         departments: Iterable[tuple[Resource[Any], str, GpuDepartment | GpuProject]] = (
@@ -170,7 +171,7 @@ class Reporter:
         used = self._month_used(snapshot.now_s)
         for resource, queue, each in (*departments, *projects):
             name = each.metadata.name
-            found = _problems_of(each, problems)
+            found = problems.get((type(each).__name__, name), ())
             conditions = validity(found, each.status.conditions)
             counts, past = pods.get(queue, PodCounts()), self._past_use.of_queue(queue)
             months: dict[str, MonthUse] = {}
@@ -184,12 +185,12 @@ class Reporter:
             yield _Target(resource, name), status
 
     def _pool_statuses(
-        self, sums: Mapping[str, PoolSums], problems: list[Problem]
+        self, sums: Mapping[str, PoolSums], problems: "_Problems"
     ) -> Iterable[tuple["_Target", msgspec.Struct]]:
         for name, status in pool_statuses(sums).items():
             pool = self._state.node_pools.get(name)
             if pool is not None:
-                found = _problems_of(pool, problems)
+                found = problems.get((GpuNodePool.__name__, name), ())
                 generation = pool.metadata.generation
                 status.observed_generation = generation
                 status.conditions = observed(validity(found, pool.status.conditions), generation)
@@ -267,8 +268,12 @@ class _Target(msgspec.Struct, frozen=True):
         return self.resource.plural, name
 
 
-def _problems_of(
-    obj: GpuDepartment | GpuProject | GpuNodePool, problems: list[Problem]
-) -> Iterable[Problem]:
-    kind, name = type(obj).__name__, obj.metadata.name
-    return (problem for problem in problems if (problem.kind, problem.name) == (kind, name))
+#: The mistakes in each object, by its kind and name.
+_Problems = Mapping[tuple[str, str], Sequence[Problem]]
+
+
+def _by_object(problems: Iterable[Problem]) -> _Problems:
+    found: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        found.setdefault((problem.kind, problem.name), []).append(problem)
+    return found
