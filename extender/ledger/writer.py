@@ -36,6 +36,8 @@ from extender.ledger.rows import NodeBatch, restore_rows, settle
 _MAX_TRIES: Final = 20
 #: Lost answers before a node is given up; each may have cost the client's deadline.
 _MAX_LOST: Final = 4
+#: From this many remembered nodes on, old ones are forgotten whenever their number has doubled.
+_TIDY_FROM: Final = 256
 _BASE_S: Final = 0.01
 _CAP_S: Final = 0.25
 
@@ -92,6 +94,7 @@ class Ledger:
         self._known = known
         self._base_s = base_s
         self._seen: dict[str, GpuNode] = {}
+        self._tidy_at = _TIDY_FROM
 
     async def change(self, node: str, edit: Edit) -> GpuNode | Refused:
         """The node after `edit` was written, or why `edit` refused its live version.
@@ -160,9 +163,19 @@ class Ledger:
             return known
         return seen
 
+    def _note(self, node: str, version: GpuNode) -> GpuNode:
+        """Remember the newest version; now and then, forget those that the watch is past, and
+        deleted nodes: an autoscaler may make a hundred thousand names."""
+        self._seen[node] = version
+        if len(self._seen) >= self._tidy_at:
+            for name in list(self._seen):
+                if name != node and self._newest(name) is None:
+                    del self._seen[name]
+            self._tidy_at = max(_TIDY_FROM, 2 * len(self._seen))
+        return version
+
     async def _read(self, node: str) -> GpuNode:
-        self._seen[node] = await self._client.get(GPU_NODES, node)
-        return self._seen[node]
+        return self._note(node, await self._client.get(GPU_NODES, node))
 
     async def _write(self, current: GpuNode, rows: Sequence[Row]) -> GpuNode:
         node = current.metadata.name
@@ -175,7 +188,7 @@ class Ledger:
             },
             "spec": to_builtins(GpuNodeSpec.of(rows, changed_at)),
         }
-        self._seen[node] = written = await self._client.merge_patch(GPU_NODES, node, patch)
+        written = self._note(node, await self._client.merge_patch(GPU_NODES, node, patch))
         _WRITES.inc()
         return written
 
