@@ -4,7 +4,7 @@ Most clusters have none or a few, so views carry only these labels and stay smal
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from extender.state.pods.facts import Labels, PodFacts
 
@@ -15,19 +15,19 @@ class AskedLabels:
     def __init__(self) -> None:
         self._n: Counter[str] = Counter()
 
-    def exchange(self, before: PodFacts | None, after: PodFacts | None) -> bool:
-        """Replace a pod's facts; returns whether the set of selected keys changed."""
+    def exchange(self, before: PodFacts | None, after: PodFacts | None) -> Set[str]:
+        """Replace a pod's facts; returns the keys that are selected now or no longer."""
         old = _keys_of(before) if before else frozenset()
         new = _keys_of(after) if after else frozenset()
         if old == new:
-            return False
+            return _NONE
         known = set(self._n)
         self._n.update(new - old)
         for key in old - new:
             self._n[key] -= 1
             if not self._n[key]:
                 del self._n[key]
-        return known != set(self._n)
+        return known ^ self._n.keys()
 
     def labels_of(self, facts: PodFacts) -> Labels:
         """The pod's labels that some pod selects by, sorted by key."""

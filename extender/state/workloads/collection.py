@@ -4,7 +4,7 @@ A workload's view is rebuilt only when one of its inputs has changed; until then
 share it.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,8 +73,7 @@ class Workloads:
                 self._dirty.add(key)
             self._uid_of[workload_key(facts.namespace, facts.name)] = facts.uid
             self._dirty.update(self._members.join(facts))
-        if self._asked.exchange(before, facts):
-            self.touch_all()
+        self._touch_labelled(self._asked.exchange(before, facts))
         self.touch_pod(facts.uid)
 
     def drop_pod(self, uid: str) -> None:
@@ -88,8 +87,7 @@ class Workloads:
         name = workload_key(facts.namespace, facts.name)
         if self._uid_of.get(name) == uid:
             del self._uid_of[name]
-        if self._asked.exchange(facts, None):
-            self.touch_all()
+        self._touch_labelled(self._asked.exchange(facts, None))
 
     def set_group(self, group: GpuPodGroup) -> None:
         """Store the pod group; a change of its status alone rebuilds no view."""
@@ -160,8 +158,14 @@ class Workloads:
             self._dirty.add(job.key)
 
     def touch_all(self) -> None:
-        """An input of all views has changed: node pools, topologies, or selected labels."""
+        """An input of all views has changed: node pools or topologies."""
         self.touch_namespaces(self._members.by_namespace)
+
+    def _touch_labelled(self, keys: Set[str]) -> None:
+        """Pods with these label keys show other labels. Costs one look at each pod's labels."""
+        for uid, facts in self.facts.items() if keys else ():
+            if any(key in keys for key, _ in facts.labels):
+                self.touch_pod(uid)
 
     # -- questions ---------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from tests.support.builders import (
     at_s,
     pod,
     pod_group,
+    project,
 )
 from tests.unit.state.model import only, state_of, workloads_of
 
@@ -176,3 +177,17 @@ def test_a_group_is_as_old_as_its_oldest_part() -> None:
     assert only(*pods).created_at == 60
     assert only(*pods, pod_group("g", 1).created(50).build()).created_at == 50
     assert at_s(50).timestamp() == 50
+
+
+def test_a_pod_that_selects_by_a_new_label_rebuilds_only_pods_that_have_it() -> None:
+    """Else a tenant could have a hundred thousand pods rebuilt by each pod of its own."""
+    state = state_of(
+        project("team-a").build(),
+        pod("has-it").needs(1000).labels({"role": "db"}).build(),
+        pod("has-not").needs(1000).labels({"app": "db"}).build(),
+    )
+    before = state.workloads()
+    state.apply(Upserted(pod("new").needs(1000).apart("zone", role="db").build()))
+    after = state.workloads()
+    assert after["team-a/has-it"].pods[0].labels == (("role", "db"),)
+    assert after["team-a/has-not"] is before["team-a/has-not"]
