@@ -109,7 +109,8 @@ class PodWriter:
         If the API server refuses every change of the pod, it is enough that the pod is still gated:
         its release would be refused as well.
         """
-        outcome = await self._patch(pod, revoke_patch(pod, node, row))
+        async with self._limit:
+            outcome = await self._patch(pod, revoke_patch(pod, node, row))
         self.denied.pop(pod.uid, None)
         if outcome != "refused":
             return outcome == "done"

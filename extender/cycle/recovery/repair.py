@@ -171,18 +171,22 @@ class Recovery:
         """
         denied, self._writer.denied = self._writer.denied, {}
         now_s = int(time.time())
-        for uid, message in denied.items():
-            pod = self._state.pod(uid)
-            row = self._state.row_of(pod) if pod is not None else None
-            if pod is None or row is None or pod.is_released or pod.state != "reserved":
-                continue
-            denial = deny(pod.denial, message, now_s, self._back_off_s)
-            self._state.set_denial(pod, denial)
-            about = pod_reference(pod)
-            self._recorder.record(about, Reason.RELEASE_REFUSED, message, "Warning")
-            if await self._writer.give_up(pod, pod.node, row):
-                repairs.free(pod.node, row)
+        async with asyncio.TaskGroup() as tasks:
+            for uid, message in denied.items():
+                pod = self._state.pod(uid)
+                row = self._state.row_of(pod) if pod is not None else None
+                if pod is None or row is None or pod.is_released or pod.state != "reserved":
+                    continue
+                denial = deny(pod.denial, message, now_s, self._back_off_s)
+                self._state.set_denial(pod, denial)
+                about = pod_reference(pod)
+                self._recorder.record(about, Reason.RELEASE_REFUSED, message, "Warning")
+                tasks.create_task(self._give_up(pod, row, repairs))
         return set(denied)
+
+    async def _give_up(self, pod: PodView, row: Row, repairs: Repairs) -> None:
+        if await self._writer.give_up(pod, pod.node, row):
+            repairs.free(pod.node, row)
 
     async def _finish_or_take_back(self, repairs: Repairs, denied: set[str]) -> None:
         for unfinished in self._state.unfinished():

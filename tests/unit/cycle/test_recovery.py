@@ -40,7 +40,7 @@ class Ward:
         self.client.strategic_patch.side_effect = self._patch
         self.client.get.side_effect = NotFound("no such pod")
         recorder = create_autospec(EventRecorder, instance=True)
-        writer = PodWriter(self.client, self.state)
+        self.writer = writer = PodWriter(self.client, self.state)
         self.in_release: set[str] = set()
         self.recovery = Recovery(self.state, writer, recorder, BIND_TIMEOUT_S, self.in_release)
 
@@ -250,3 +250,21 @@ async def test_only_pods_that_are_not_in_release_already_are_released_again() ->
     assert released(await ward.recovery.plan()) == [["b"]]
     ward.in_release.clear()
     assert released(await ward.recovery.plan()) == [["a"], ["b"]]
+
+
+async def test_many_pods_that_could_not_be_released_do_not_hold_up_the_cycle() -> None:
+    """A policy may refuse the patches of a thousand pods, and each takes a second."""
+    pods = [pod(f"p{at}").needs(1000).build() for at in range(8)]
+    rows = [row(each, whole(at), state="reserved", epoch=1) for at, each in enumerate(pods)]
+    ward = Ward(*pods, gpu_node("n1", 8).holds(*rows).build(), node("n1").build())
+
+    async def patch(_resource: object, name: str, *_: object) -> Pod:
+        await asyncio.sleep(1.0)
+        return ward.pods[name]
+
+    ward.client.strategic_patch.side_effect = patch
+    ward.writer.denied = {each.metadata.uid: "a policy forbids it" for each in pods}
+    began = asyncio.get_running_loop().time()
+    repairs = await ward.recovery.plan()
+    assert len(repairs.frees["n1"]) == 8
+    assert asyncio.get_running_loop().time() - began < 2.0
