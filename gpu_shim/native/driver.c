@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ static const char *const default_directories[] = {
 
 static pthread_once_t found_once = PTHREAD_ONCE_INIT, self_once = PTHREAD_ONCE_INIT;
 static void *handle;
+/* The driver's own constructors look up symbols while this thread opens it. */
+static __thread bool is_opening;
 static char own_path[PATH_MAX], home[PATH_MAX];
 static struct stat own_file;
 
@@ -157,15 +160,19 @@ static void *look_in_cache(void)
 static void find_driver(void)
 {
     driver_own_path();
+    is_opening = true;
     handle = look_in_list(getenv("LD_LIBRARY_PATH"));
     if (!handle)
         handle = look_in_cache();
     for (size_t i = 0; !handle && i < sizeof default_directories / sizeof(char *); i++)
         handle = look_in(default_directories[i], strlen(default_directories[i]));
+    is_opening = false;
 }
 
 void *driver_handle(void)
 {
+    if (is_opening)
+        return NULL;
     pthread_once(&found_once, find_driver);
     return handle;
 }
@@ -187,7 +194,8 @@ void *driver_function(int index)
     void *function = driver ? libc_dlsym(driver, driver_names[index].name) : NULL;
     if (!function)
         function = (void *)(uintptr_t)(driver ? no_function : no_driver);
-    __atomic_store_n(&driver_functions[index], function, __ATOMIC_RELEASE);
+    if (!is_opening)
+        __atomic_store_n(&driver_functions[index], function, __ATOMIC_RELEASE);
     return function;
 }
 

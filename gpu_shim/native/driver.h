@@ -38,7 +38,8 @@ extern const struct driver_kind driver_kind;
 /* The driver's function, never NULL: a missing one is replaced by one that returns an error. */
 void *driver_function(int index);
 
-/* The driver's handle, opened at the first call; NULL if there is none. */
+/* The driver's handle, opened at the first call; NULL if there is none, and while it is being
+ * opened by this thread. */
 void *driver_handle(void);
 
 /* The index of a name, or -1. */

@@ -21,42 +21,50 @@
 /* The real driver is dlopened from within driver.c; before that, no program can have its handle. */
 static void *opened_driver;
 
-/* From our NVML library; absent if only this library was loaded. */
-__attribute__((weak)) void *ballast_nvml_symbol(const char *name);
-
-/* A symbol of a newer driver that we do not export, for a handle that is ours or the whole
- * program's. No program may lose a symbol that its driver has. */
-static void *drivers_own(void *handle, const char *name)
-{
-    int is_nvml = !strncmp(name, "nvml", 4);
-    /* Searches that depend on their caller are left to the loader. */
-    if (handle == RTLD_NEXT || libc_dlsym(handle, name))
-        return NULL;
-    if (!libc_dlsym(handle, is_nvml ? "ballast_nvml_symbol" : "ballast_is_cuda"))
-        return NULL;
-    void *found = NULL;
-    if (!is_nvml && driver_handle())
-        found = libc_dlsym(driver_handle(), name);
-    else if (is_nvml && ballast_nvml_symbol)
-        found = ballast_nvml_symbol(name);
-    if (found)
-        dlerror();
-    return found;
-}
-
 __attribute__((visibility("default"))) const int ballast_is_cuda = 1;
 
-CALLED void *lookup_symbol(void *handle, const char *name)
+/* From our NVML library; absent if only this library was loaded. */
+__attribute__((weak)) void *ballast_nvml_driver(void);
+
+/* Whether the symbol of our library, and what was found, are in one library. */
+static bool is_of(const void *ours, const void *found)
 {
-    if (!name || (strncmp(name, "cu", 2) && strncmp(name, "nvml", 4)))
+    Dl_info one, other;
+    return dladdr(ours, &one) && dladdr(found, &other) && one.dli_fbase == other.dli_fbase;
+}
+
+/* For a handle that is ours or the whole program's, the answer is the driver's: a program finds a
+ * symbol of a newer driver that we do not export, and does not find one that an older driver lacks.
+ * In the latter case `asked` becomes the driver's handle, for libc to answer that there is none. */
+static void *drivers_own(const char *name, void **asked)
+{
+    bool is_nvml = name[0] == 'n';
+    void *found = libc_dlsym(*asked, name), *driver = NULL;
+    const void *ours = is_nvml ? (void *)(uintptr_t)ballast_nvml_driver : &ballast_is_cuda;
+    if (!ours || (found && !is_of(ours, found)))
         return NULL;
-    if (name[0] == 'n' || driver_index(name) < 0)
-        return drivers_own(handle, name);
+    if (!found && !libc_dlsym(*asked, is_nvml ? "ballast_nvml_driver" : "ballast_is_cuda"))
+        return NULL;
+    driver = is_nvml ? ballast_nvml_driver() : driver_handle();
+    void *own = driver ? libc_dlsym(driver, name) : NULL;
+    if (found && driver && !own)
+        *asked = driver;
+    if (found || !own)
+        return NULL;
+    dlerror();
+    return own;
+}
+
+CALLED void *lookup_symbol(void *handle, const char *name, void **asked)
+{
+    /* Searches that depend on their caller are left to the loader. */
+    if (!name || (strncmp(name, "cu", 2) && strncmp(name, "nvml", 4)) || handle == RTLD_NEXT)
+        return NULL;
+    int index = name[0] == 'c' ? driver_index(name) : -1;
     if (!opened_driver && driver_functions[IX_cuInit])
         opened_driver = driver_handle();
     if (!opened_driver || handle != opened_driver)
-        return NULL;
-    int index = driver_index(name);
+        return drivers_own(name, asked);
     if (index < 0 || !libc_dlsym(handle, name))
         return NULL;
     return (void *)(uintptr_t)driver_names[index].ours;
@@ -102,6 +110,7 @@ __asm__(".text\n"
         ".globl dlsym\n.type dlsym,@function\n"
         "dlsym:\n"
         "  push %rdi; push %rsi; sub $8, %rsp\n"
+        "  lea 16(%rsp), %rdx\n"
         "  call lookup_symbol@PLT\n"
         "  test %rax, %rax\n"
         "  jnz 1f\n"
@@ -124,6 +133,7 @@ __asm__(".text\n"
         "dlsym:\n"
         "  stp x29, x30, [sp, #-32]!\n"
         "  stp x0, x1, [sp, #16]\n"
+        "  add x2, sp, #16\n"
         "  bl lookup_symbol\n"
         "  cbnz x0, 1f\n"
         "  bl lookup_libc_dlsym\n"

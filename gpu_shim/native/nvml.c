@@ -20,10 +20,10 @@ const struct driver_kind driver_kind = {
 /* -1 if the card has no cap; absent if only this library was loaded. */
 __attribute__((weak)) int ballast_view(const char *uuid, uint64_t *cap, uint64_t *used);
 
-/* The driver's own symbol, for a name that we do not export. */
-__attribute__((visibility("default"))) void *ballast_nvml_symbol(const char *name)
+/* The driver's own library, for dlsym in our libcuda; NULL if there is none. */
+__attribute__((visibility("default"))) void *ballast_nvml_driver(void)
 {
-    return driver_handle() ? libc_dlsym(driver_handle(), name) : NULL;
+    return driver_handle();
 }
 
 struct memory {

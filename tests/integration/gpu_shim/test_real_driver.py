@@ -13,6 +13,7 @@ import pytest
 
 from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.home import furnish, preloaded
+from gpu_shim.native.build import HERE
 from tests.integration.gpu_shim.test_cudart import Runtime, runtime
 from tests.support import fakecuda
 from tests.support.drivers import LIBRARIES, Driver, committed, exported, fetched
@@ -142,6 +143,18 @@ def test_every_symbol_of_the_driver_is_found_and_functions_are_ours(
     ours = str(home / "lib" / f"{library}.so.1")
     expected = {True: ours, False: str(driver.library(library).parent / f"{library}.so.1")}
     assert found == {name: expected[kind == "T"] for name, kind in kinds.items()}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_name_that_the_driver_lacks_is_not_found_behind_ours_either(
+    driver: Driver, library: str, home: Path
+) -> None:
+    """Programs choose a variant by its name: Numba takes `cuCtxSynchronize_v2` where it exists."""
+    listed = (HERE / f"names_{'cuda' if library == 'libcuda' else 'nvml'}.txt").read_text().split()
+    newer = sorted(set(listed) - exported(driver.library(library)).keys())
+    assert newer
+    found = asked(RESOLVE, [f"{library}.so.1", newer], view(folders(driver), home))
+    assert found == dict.fromkeys(newer, "")
 
 
 def test_cu_get_proc_address_answers_the_same_function_behind_ours(
