@@ -12,13 +12,14 @@
 #include <sys/mman.h>
 
 struct entry {
-    uint64_t key, bytes, link, context;
+    uint64_t key;
+    struct account_item item;
     uint8_t kind, state; /* 0 never used, 1 in use, 2 dropped */
-    int16_t card;
 };
 
 static struct entry *entries;
 static size_t n_entries, n_filled;
+static uint64_t last_number;
 
 static size_t place_of(enum account_kind kind, uint64_t key, size_t room)
 {
@@ -76,10 +77,18 @@ static bool make_room(void)
     return true;
 }
 
-static struct entry *add(enum account_kind kind, uint64_t key, int card)
+static struct entry *add(enum account_kind kind, uint64_t key, struct account_item item)
 {
-    struct entry made = {.key = key, .kind = (uint8_t)kind, .state = 1, .card = (int16_t)card};
+    struct entry made = {.key = key, .item = item, .kind = (uint8_t)kind, .state = 1};
+    made.item.number = ++last_number;
     return make_room() ? put(entries, n_entries, made) : NULL;
+}
+
+/* Callers hold the lock. Blocks from a pool are part of the pool's charge. */
+static void give_back(const struct entry *entry)
+{
+    if (entry->item.card >= 0 && !(entry->kind == ACCOUNT_BLOCK && entry->item.link))
+        table_give_back(client.table, client.slot, entry->item.card, entry->item.bytes);
 }
 
 static bool reserve(int card, uint64_t bytes)
@@ -100,13 +109,22 @@ bool account_take(int card, uint64_t bytes)
     return reserve(card, bytes);
 }
 
-int account_card(enum account_kind kind, uint64_t key)
+bool account_has(enum account_kind kind, uint64_t key, int *card)
 {
     client_lock();
     struct entry *entry = find(kind, key);
-    int card = entry ? entry->card : -1;
+    if (entry)
+        *card = entry->item.card;
     client_unlock();
-    return card;
+    return entry != NULL;
+}
+
+void account_note(enum account_kind kind, uint64_t key, int card)
+{
+    client_lock();
+    if (!find(kind, key))
+        add(kind, key, (struct account_item){.card = card});
+    client_unlock();
 }
 
 void account_give(int card, uint64_t bytes)
@@ -118,34 +136,76 @@ void account_give(int card, uint64_t bytes)
     client_unlock();
 }
 
-void account_keep(enum account_kind kind, uint64_t key, int card, uint64_t bytes, uint64_t link)
+void account_keep(enum account_kind kind, uint64_t key, struct account_item item)
 {
     void *context = NULL;
-    if (kind == ACCOUNT_BLOCK && card >= 0 && REAL(cuCtxGetCurrent)(&context))
-        context = NULL;
+    if (kind == ACCOUNT_BLOCK && item.card >= 0 && !REAL(cuCtxGetCurrent)(&context))
+        item.of = (uint64_t)(uintptr_t)context;
     client_lock();
-    struct entry *entry = find(kind, key);
-    if (entry || (entry = add(kind, key, card))) {
-        entry->card = (int16_t)card;
-        entry->context = (uint64_t)(uintptr_t)context;
-        entry->bytes = bytes;
-        entry->link = link;
+    struct entry *before = find(kind, key);
+    if (before) {
+        give_back(before);
+        before->state = 2;
     }
+    add(kind, key, item);
     client_unlock();
 }
 
-bool account_drop(enum account_kind kind, uint64_t key, int *card, uint64_t *bytes, uint64_t *link)
+uint64_t account_number(enum account_kind kind, uint64_t key)
 {
     client_lock();
     struct entry *entry = find(kind, key);
+    uint64_t number = entry ? entry->item.number : 0;
+    client_unlock();
+    return number;
+}
+
+static struct entry *find_numbered(enum account_kind kind, uint64_t key, uint64_t number)
+{
+    struct entry *entry = find(kind, key);
+    return entry && entry->item.number == number ? entry : NULL;
+}
+
+bool account_drop(enum account_kind kind, uint64_t key, uint64_t number, struct account_item *gone)
+{
+    client_lock();
+    struct entry *entry = find_numbered(kind, key, number);
     if (entry) {
-        *card = entry->card;
-        *bytes = entry->bytes;
-        *link = entry->link;
+        *gone = entry->item;
         entry->state = 2;
     }
     client_unlock();
     return entry != NULL;
+}
+
+void account_free(uint64_t at, uint64_t number)
+{
+    struct account_item gone;
+    if (!account_drop(ACCOUNT_BLOCK, at, number, &gone))
+        return;
+    if (gone.link)
+        pool_settle(gone.link);
+    else
+        account_give(gone.card, gone.bytes);
+}
+
+void account_drop_pool(uint64_t pool, uint64_t number)
+{
+    client_lock();
+    struct entry *entry = find_numbered(ACCOUNT_POOL, pool, number);
+    for (size_t i = 0; entry && i < n_entries; i++) {
+        struct entry *block = &entries[i];
+        if (block->state != 1 || block->kind != ACCOUNT_BLOCK || block->item.link != pool)
+            continue;
+        block->item.link = block->item.of = 0;
+        if (block->item.card >= 0)
+            table_charge(client.table, client.slot, block->item.card, block->item.bytes);
+    }
+    if (entry) {
+        give_back(entry);
+        entry->state = 2;
+    }
+    client_unlock();
 }
 
 void account_add_context(uint64_t context, int card)
@@ -156,32 +216,46 @@ void account_add_context(uint64_t context, int card)
 
 void account_drop_context(uint64_t context)
 {
-    int card;
-    uint64_t bytes, link;
-    if (context && account_drop(ACCOUNT_CONTEXT, context, &card, &bytes, &link))
-        account_give(card, bytes);
     client_lock();
-    for (size_t i = 0; context && i < n_entries; i++) {
-        struct entry *entry = &entries[i];
-        /* Blocks from a pool belong to the pool, which outlives the context. */
-        if (entry->state != 1 || entry->kind != ACCOUNT_BLOCK || entry->context != context ||
-            entry->link)
-            continue;
-        table_give_back(client.table, client.slot, entry->card, entry->bytes);
+    struct entry *entry = context ? find(ACCOUNT_CONTEXT, context) : NULL;
+    if (entry) {
+        give_back(entry);
         entry->state = 2;
+    }
+    for (size_t i = 0; context && i < n_entries; i++) {
+        struct entry *block = &entries[i];
+        /* Blocks from a pool belong to the pool, which outlives the context. */
+        if (block->state != 1 || block->kind != ACCOUNT_BLOCK || block->item.of != context ||
+            block->item.link)
+            continue;
+        give_back(block);
+        block->state = 2;
     }
     client_unlock();
 }
 
-uint64_t account_count(enum account_kind kind, uint64_t key, int64_t change)
+uint64_t account_hold(uint64_t handle)
 {
     client_lock();
-    struct entry *entry = find(kind, key);
+    struct entry *entry = find(ACCOUNT_PHYSICAL, handle);
     if (!entry)
-        entry = add(kind, key, -1);
-    uint64_t after = entry ? (entry->link += (uint64_t)change) : 0;
+        entry = add(ACCOUNT_PHYSICAL, handle, (struct account_item){.card = -1});
+    uint64_t number = entry ? entry->item.number : 0;
+    if (entry)
+        entry->item.link++;
     client_unlock();
-    return after;
+    return number;
+}
+
+void account_let_go(uint64_t handle, uint64_t number)
+{
+    client_lock();
+    struct entry *entry = find_numbered(ACCOUNT_PHYSICAL, handle, number);
+    if (entry && !--entry->item.link) {
+        give_back(entry);
+        entry->state = 2;
+    }
+    client_unlock();
 }
 
 void account_settle(enum account_kind kind, uint64_t key, int card, uint64_t bytes)
@@ -190,13 +264,12 @@ void account_settle(enum account_kind kind, uint64_t key, int card, uint64_t byt
         return;
     client_lock();
     struct entry *entry = find(kind, key);
-    if (entry || (entry = add(kind, key, card))) {
-        entry->card = (int16_t)card;
-        if (bytes > entry->bytes)
-            table_charge(client.table, client.slot, card, bytes - entry->bytes);
-        else if (bytes < entry->bytes)
-            table_give_back(client.table, client.slot, card, entry->bytes - bytes);
-        entry->bytes = bytes;
+    if (entry || (entry = add(kind, key, (struct account_item){.card = card}))) {
+        if (bytes > entry->item.bytes)
+            table_charge(client.table, client.slot, card, bytes - entry->item.bytes);
+        else if (bytes < entry->item.bytes)
+            table_give_back(client.table, client.slot, card, entry->item.bytes - bytes);
+        entry->item.bytes = bytes;
     }
     client_unlock();
 }

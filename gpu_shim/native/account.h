@@ -11,20 +11,52 @@ enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_SUPPORTED = 801 };
 /* The kind of an address or handle; each kind has its own key space. */
 enum account_kind { ACCOUNT_BLOCK, ACCOUNT_POOL, ACCOUNT_PHYSICAL, ACCOUNT_MAPPING, ACCOUNT_CONTEXT };
 
+/* An entry. `link` is a block's pool (whose charge includes the block), a handle's references, or a
+ * mapping's handle; `of` is a block's context, or the number of a mapping's handle. */
+struct account_item {
+    int card;
+    uint64_t bytes, link, of;
+    uint64_t number; /* of the entry: no two of this process are the same */
+};
+
 /* Reserve bytes of a card; always true if the card has no cap (-1). Give back reserved bytes. */
 bool account_take(int card, uint64_t bytes);
 void account_give(int card, uint64_t bytes);
 
-/* Charge every pool with its current size; called before a request is refused. */
+/* Charge every pool, or one, with its current size. All are before a request is refused. */
 void pools_settle(void);
+void pool_settle(uint64_t pool);
 
-/* The card of a key, or -1. */
-int account_card(enum account_kind kind, uint64_t key);
+/* Whether there is an entry, and its card. */
+bool account_has(enum account_kind kind, uint64_t key, int *card);
 
-/* Keep, and drop, the entry of a key. `link` is free for the caller. A block belongs to the
- * context that is current when it is kept. */
-void account_keep(enum account_kind kind, uint64_t key, int card, uint64_t bytes, uint64_t link);
-bool account_drop(enum account_kind kind, uint64_t key, int *card, uint64_t *bytes, uint64_t *link);
+/* Keep an entry without bytes, unless there is one. */
+void account_note(enum account_kind kind, uint64_t key, int card);
+
+/* Keep an entry, whose bytes have been charged. An older one with its key ended unseen, and is given
+ * back. */
+void account_keep(enum account_kind kind, uint64_t key, struct account_item item);
+
+/* The driver gives out an address again before the call that freed it has returned. So a caller
+ * reads the entry's number before the call, and drops the entry of that number afterwards. 0: none. */
+uint64_t account_number(enum account_kind kind, uint64_t key);
+bool account_drop(enum account_kind kind, uint64_t key, uint64_t number, struct account_item *gone);
+
+/* A call of the driver that frees a block. */
+#define FREE(at, call)                                                    \
+    do {                                                                  \
+        uint64_t number = account_number(ACCOUNT_BLOCK, at);              \
+        int status = (call);                                              \
+        if (!status)                                                      \
+            account_free(at, number);                                     \
+        return status;                                                    \
+    } while (0)
+
+/* Drop a block and give it back, or settle its pool. */
+void account_free(uint64_t at, uint64_t number);
+
+/* Drop a pool that was destroyed: its blocks are charged one by one until they are freed. */
+void account_drop_pool(uint64_t pool, uint64_t number);
 
 /* Charge a new context on a card, once: the driver takes its memory at once, and the arbiter
  * sees that only when it next looks. */
@@ -33,8 +65,10 @@ void account_add_context(uint64_t context, int card);
 /* Give back a context and all its blocks: they are gone with it, without being freed. */
 void account_drop_context(uint64_t context);
 
-/* Add to the link of a key, which is created if missing; return the new value. */
-uint64_t account_count(enum account_kind kind, uint64_t key, int64_t change);
+/* One reference of a handle more, and one less, at the last of which it is given back. The first
+ * returns the number of the handle's entry, which is created if missing. */
+uint64_t account_hold(uint64_t handle);
+void account_let_go(uint64_t handle, uint64_t number);
 
 /* Charge a key with exactly this many bytes: reserve the difference, even past the cap, or give
  * it back. */

@@ -61,7 +61,10 @@ int gate_card_of(int device)
             const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
             at += snprintf(uuid + at, sizeof uuid - (size_t)at, "%s%02x", dash, raw[i]);
         }
-        card_of[device] = status ? 1 : client_card(uuid) + 2;
+        /* Before cuInit the driver does not say: ask again later. */
+        if (status)
+            return -1;
+        card_of[device] = client_card(uuid) + 2;
     }
     return card_of[device] - 2;
 }

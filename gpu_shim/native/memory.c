@@ -14,27 +14,20 @@
 #include <string.h>
 
 /* Reserve, call the driver, and keep the reservation, or give it back on an error. */
-#define TAKE(bytes, key, call)                                          \
+#define TAKE(size, key, call)                                           \
     do {                                                                \
         int card = gate_current_card();                                 \
-        uint64_t charge = table_rounded(bytes);                         \
+        uint64_t charge = table_rounded(size);                          \
         if (!account_take(card, charge))                                \
             return CUDA_OUT_OF_MEMORY;                                  \
         int status = (call);                                            \
         if (status)                                                     \
             account_give(card, charge);                                 \
         else                                                            \
-            account_keep(ACCOUNT_BLOCK, (uint64_t)(key), card, charge, 0); \
+            account_keep(ACCOUNT_BLOCK, (uint64_t)(key),                \
+                         (struct account_item){.card = card, .bytes = charge}); \
         return status;                                                  \
     } while (0)
-
-static void drop(uint64_t key)
-{
-    int card;
-    uint64_t bytes, link;
-    if (key && account_drop(ACCOUNT_BLOCK, key, &card, &bytes, &link))
-        account_give(card, bytes);
-}
 
 HOOK(cuInit)(unsigned flags)
 {
@@ -69,7 +62,7 @@ HOOK(cuMemAllocPitch_v2)(uint64_t *at, size_t *pitch, size_t width, size_t heigh
         account_give(card, charge);
         return status;
     }
-    account_keep(ACCOUNT_BLOCK, *at, card, charge, 0);
+    account_keep(ACCOUNT_BLOCK, *at, (struct account_item){.card = card, .bytes = charge});
     account_settle(ACCOUNT_BLOCK, *at, card, table_rounded(*pitch * height));
     return 0;
 }
@@ -88,10 +81,7 @@ HOOK(cuMemAllocPitch)(unsigned *at, unsigned *pitch, unsigned width, unsigned he
 
 HOOK(cuMemFree_v2)(uint64_t at)
 {
-    int status = REAL(cuMemFree_v2)(at);
-    if (!status)
-        drop(at);
-    return status;
+    FREE(at, REAL(cuMemFree_v2)(at));
 }
 
 /* -- arrays ---------------------------------------------------------------------------------- */
@@ -121,15 +111,22 @@ static uint64_t at_least_one(uint64_t n)
     return n ? n : 1;
 }
 
+/* Memory for these is mapped into them, and was charged when it was created. */
+enum { SPARSE = 0x40, MAPPED_LATER = 0x80 };
+
 static uint64_t volume(const struct array_3d *want)
 {
+    if (!want || want->flags & (SPARSE | MAPPED_LATER))
+        return 0;
     return want->width * at_least_one(want->height) * at_least_one(want->depth) *
            texel(want->format, want->n_channels);
 }
 
 HOOK(cuArrayCreate_v2)(uint64_t *array, const struct array_2d *want)
 {
-    struct array_3d same = {want->width, want->height, 0, want->format, want->n_channels, 0};
+    struct array_3d same = {0};
+    if (want)
+        same = (struct array_3d){want->width, want->height, 0, want->format, want->n_channels, 0};
     TAKE(volume(&same), *array, REAL(cuArrayCreate_v2)(array, want));
 }
 
@@ -148,18 +145,12 @@ HOOK(cuMipmappedArrayCreate)(uint64_t *array, const struct array_3d *want, unsig
 
 HOOK(cuArrayDestroy)(uint64_t array)
 {
-    int status = REAL(cuArrayDestroy)(array);
-    if (!status)
-        drop(array);
-    return status;
+    FREE(array, REAL(cuArrayDestroy)(array));
 }
 
 HOOK(cuMipmappedArrayDestroy)(uint64_t array)
 {
-    int status = REAL(cuMipmappedArrayDestroy)(array);
-    if (!status)
-        drop(array);
-    return status;
+    FREE(array, REAL(cuMipmappedArrayDestroy)(array));
 }
 
 /* -- what is reported ------------------------------------------------------------------------ */

@@ -11,10 +11,31 @@
 #include "table.h"
 
 #include <pthread.h>
-#include <string.h>
+#include <stddef.h>
 
 enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
 enum { ON_DEVICE = 1, MAX_DEVICES = 64 };
+
+/* CUmemLocation. */
+struct location {
+    int type, id;
+};
+
+/* CUmemAllocationProp and CUmemPoolProps as far as we read them. */
+struct properties {
+    int type, handle_types;
+    struct location location;
+};
+
+_Static_assert(offsetof(struct properties, location) == 8, "CUmemAllocationProp");
+
+/* The card of memory at a location: -1 for the host's, and the current one if none is stated. */
+static int card_at(const struct location *location)
+{
+    if (!client_ready() || !location || location->type > ON_DEVICE)
+        return -1;
+    return location->type == ON_DEVICE ? gate_card_of(location->id) : gate_current_card();
+}
 
 /* -- pools ----------------------------------------------------------------------------------- */
 
@@ -25,29 +46,79 @@ static uint64_t attribute(uint64_t pool, int which)
 }
 
 /* The driver's figure is read and charged under this lock, or an old figure may overwrite a new
- * one. */
+ * one. Pools are made and destroyed under it, because no figure may be read of a destroyed one. */
 static pthread_mutex_t settling = PTHREAD_MUTEX_INITIALIZER;
 
-static void settle(uint64_t pool, int card)
+void pool_settle(uint64_t pool)
 {
     uint64_t reserved;
+    int card;
     pthread_mutex_lock(&settling);
-    if (pool && !REAL(cuMemPoolGetAttribute)(pool, POOL_RESERVED, &reserved))
+    if (account_has(ACCOUNT_POOL, pool, &card) && card >= 0 &&
+        !REAL(cuMemPoolGetAttribute)(pool, POOL_RESERVED, &reserved))
         account_settle(ACCOUNT_POOL, pool, card, table_rounded(reserved));
     pthread_mutex_unlock(&settling);
 }
 
-/* A pool shrinks at a synchronisation, which we do not see, so pools are settled before a
- * request is refused and before sizes are reported. Keys up to MAX_DEVICES are graphs' memory. */
+/* A device's memory for graphs is charged as one pool, with the device as its key. */
+static void settle_graphs(int device, int card)
+{
+    uint64_t reserved = 0;
+    pthread_mutex_lock(&settling);
+    if (!REAL(cuDeviceGetGraphMemAttribute)(device, GRAPH_RESERVED, &reserved))
+        account_settle(ACCOUNT_POOL, (uint64_t)device + 1, card, table_rounded(reserved));
+    pthread_mutex_unlock(&settling);
+}
+
+/* A pool shrinks at a synchronisation, and graphs' memory when it is trimmed. We see neither, so
+ * all are settled before a request is refused and before sizes are reported. */
 void pools_settle(void)
 {
-    uint64_t from = MAX_DEVICES + 1, key;
+    uint64_t from = 1, key;
     int card;
     while (account_lowest(ACCOUNT_POOL, from, &key)) {
-        if ((card = account_card(ACCOUNT_POOL, key)) >= 0)
-            settle(key, card);
+        if (key > MAX_DEVICES)
+            pool_settle(key);
+        else if (account_has(ACCOUNT_POOL, key, &card))
+            settle_graphs((int)key - 1, card);
         from = key + 1;
     }
+}
+
+/* -- where pools are ------------------------------------------------------------------------- */
+
+HOOK(cuMemPoolCreate)(uint64_t *pool, const struct properties *want)
+{
+    pthread_mutex_lock(&settling);
+    int status = REAL(cuMemPoolCreate)(pool, want);
+    if (!status && client_ready())
+        account_note(ACCOUNT_POOL, *pool, card_at(&want->location));
+    pthread_mutex_unlock(&settling);
+    return status;
+}
+
+/* The host has pools of its own. A device's pool is noted when it is used. */
+#define HOOK_POOL(name)                                                                   \
+    HOOK(name)(uint64_t *pool, const struct location *where, int type)                    \
+    {                                                                                     \
+        int status = REAL(name)(pool, where, type);                                       \
+        if (!status && client_ready())                                                    \
+            account_note(ACCOUNT_POOL, *pool, card_at(where));                            \
+        return status;                                                                    \
+    }
+
+HOOK_POOL(cuMemGetDefaultMemPool)
+HOOK_POOL(cuMemGetMemPool)
+
+static int card_of_pool(uint64_t pool)
+{
+    int card;
+    if (account_has(ACCOUNT_POOL, pool, &card))
+        return card;
+    card = gate_current_card();
+    if (card >= 0 && pool)
+        account_note(ACCOUNT_POOL, pool, card);
+    return card;
 }
 
 static uint64_t current_pool(void)
@@ -63,16 +134,18 @@ static uint64_t current_pool(void)
  * the pool's own charge after the driver's call. */
 #define TAKE_FROM(pool, call)                                                     \
     do {                                                                          \
-        int card = gate_current_card();                                           \
+        int card = card_of_pool(pool);                                            \
         uint64_t slack = attribute(pool, POOL_RESERVED) - attribute(pool, POOL_USED); \
         uint64_t more = bytes > slack ? table_rounded(bytes - slack) : 0;         \
         if (!account_take(card, more))                                            \
             return CUDA_OUT_OF_MEMORY;                                            \
         int status = (call);                                                      \
         account_give(card, more);                                                 \
-        settle(pool, card);                                                       \
+        pool_settle(pool);                                                        \
         if (!status)                                                              \
-            account_keep(ACCOUNT_BLOCK, *at, card, 0, pool);                      \
+            account_keep(ACCOUNT_BLOCK, *at,                                      \
+                         (struct account_item){                                   \
+                             .card = card, .bytes = table_rounded(bytes), .link = pool}); \
         return status;                                                            \
     } while (0)
 
@@ -98,69 +171,41 @@ HOOK(cuMemAllocFromPoolAsync_ptsz)(uint64_t *at, size_t bytes, uint64_t pool, vo
     TAKE_FROM(pool, REAL(cuMemAllocFromPoolAsync_ptsz)(at, bytes, pool, stream));
 }
 
-static void drop(uint64_t at)
-{
-    int card;
-    uint64_t bytes, pool;
-    if (!account_drop(ACCOUNT_BLOCK, at, &card, &bytes, &pool))
-        return;
-    if (pool)
-        settle(pool, card);
-    else
-        account_give(card, bytes);
-}
-
 HOOK(cuMemFreeAsync)(uint64_t at, void *stream)
 {
-    int status = REAL(cuMemFreeAsync)(at, stream);
-    if (!status)
-        drop(at);
-    return status;
+    FREE(at, REAL(cuMemFreeAsync)(at, stream));
 }
 
 HOOK(cuMemFreeAsync_ptsz)(uint64_t at, void *stream)
 {
-    int status = REAL(cuMemFreeAsync_ptsz)(at, stream);
-    if (!status)
-        drop(at);
-    return status;
+    FREE(at, REAL(cuMemFreeAsync_ptsz)(at, stream));
 }
 
 HOOK(cuMemPoolTrimTo)(uint64_t pool, size_t keep)
 {
     int status = REAL(cuMemPoolTrimTo)(pool, keep);
-    settle(pool, gate_current_card());
+    pool_settle(pool);
     return status;
 }
 
 HOOK(cuMemPoolDestroy)(uint64_t pool)
 {
-    int card;
-    uint64_t bytes, link;
+    pthread_mutex_lock(&settling);
+    uint64_t number = account_number(ACCOUNT_POOL, pool);
     int status = REAL(cuMemPoolDestroy)(pool);
-    if (!status && account_drop(ACCOUNT_POOL, pool, &card, &bytes, &link))
-        account_give(card, bytes);
+    if (!status)
+        account_drop_pool(pool, number);
+    pthread_mutex_unlock(&settling);
     return status;
 }
 
 /* -- virtual memory management --------------------------------------------------------------- */
 
-/* CUmemAllocationProp as far as we read it. */
-struct properties {
-    int type, handle_types;
-    struct {
-        int type, id;
-    } location;
-};
-
-_Static_assert(offsetof(struct properties, location) == 8, "CUmemAllocationProp");
-
 /* The link of a handle counts its references: handles and mappings. */
 HOOK(cuMemCreate)(uint64_t *handle, size_t bytes, const struct properties *want,
                   unsigned long long flags)
 {
-    bool is_ours = client_ready() && want && want->location.type == ON_DEVICE;
-    int card = is_ours ? gate_card_of(want->location.id) : -1;
+    int card = card_at(want ? &want->location : NULL);
     uint64_t charge = table_rounded(bytes);
     if (!account_take(card, charge))
         return CUDA_OUT_OF_MEMORY;
@@ -168,24 +213,17 @@ HOOK(cuMemCreate)(uint64_t *handle, size_t bytes, const struct properties *want,
     if (status)
         account_give(card, charge);
     else
-        account_keep(ACCOUNT_PHYSICAL, *handle, card, charge, 1);
+        account_keep(ACCOUNT_PHYSICAL, *handle,
+                     (struct account_item){.card = card, .bytes = charge, .link = 1});
     return status;
-}
-
-static void let_go(uint64_t handle)
-{
-    int card;
-    uint64_t bytes, link;
-    if (!account_count(ACCOUNT_PHYSICAL, handle, -1) &&
-        account_drop(ACCOUNT_PHYSICAL, handle, &card, &bytes, &link))
-        account_give(card, bytes);
 }
 
 HOOK(cuMemRelease)(uint64_t handle)
 {
+    uint64_t number = account_number(ACCOUNT_PHYSICAL, handle);
     int status = REAL(cuMemRelease)(handle);
     if (!status)
-        let_go(handle);
+        account_let_go(handle, number);
     return status;
 }
 
@@ -193,30 +231,30 @@ HOOK(cuMemRetainAllocationHandle)(uint64_t *handle, void *at)
 {
     int status = REAL(cuMemRetainAllocationHandle)(handle, at);
     if (!status)
-        account_count(ACCOUNT_PHYSICAL, *handle, 1);
+        account_hold(*handle);
     return status;
 }
 
 HOOK(cuMemMap)(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
 {
     int status = REAL(cuMemMap)(at, bytes, offset, handle, flags);
-    if (!status) {
-        account_count(ACCOUNT_PHYSICAL, handle, 1);
-        account_keep(ACCOUNT_MAPPING, at, -1, bytes, handle);
-    }
+    if (!status)
+        account_keep(ACCOUNT_MAPPING, at,
+                     (struct account_item){.card = -1, .bytes = bytes, .link = handle,
+                                           .of = account_hold(handle)});
     return status;
 }
 
 /* The range consists of whole mappings; the driver refuses holes and parts of mappings. */
 HOOK(cuMemUnmap)(uint64_t at, size_t bytes)
 {
-    int card;
-    uint64_t key = at, mapped, handle;
+    struct account_item gone;
+    uint64_t key = at;
     int status = REAL(cuMemUnmap)(at, bytes);
     while (!status && key - at < bytes &&
-           account_drop(ACCOUNT_MAPPING, key, &card, &mapped, &handle)) {
-        let_go(handle);
-        key += mapped;
+           account_drop(ACCOUNT_MAPPING, key, account_number(ACCOUNT_MAPPING, key), &gone)) {
+        account_let_go(gone.link, gone.of);
+        key += gone.bytes;
     }
     return status;
 }
@@ -225,7 +263,8 @@ HOOK(cuMemUnmap)(uint64_t at, size_t bytes)
 
 /* CUDA_MEM_ALLOC_NODE_PARAMS: pool properties of 88 bytes, two words, the size. */
 struct node_parameters {
-    unsigned char properties[88];
+    struct properties properties;
+    unsigned char more[72];
     const void *access;
     size_t n_access, bytes;
     uint64_t at;
@@ -237,7 +276,7 @@ static bool fits(const struct node_parameters *want)
     uint64_t cap, used;
     if (want)
         pools_settle();
-    return !want || !account_view(gate_current_card(), &cap, &used) ||
+    return !want || !account_view(card_at(&want->properties.location), &cap, &used) ||
            (used <= cap && table_rounded(want->bytes) <= cap - used);
 }
 
@@ -280,14 +319,10 @@ HOOK(cuGraphAddNode)(void **node, void *graph, void *const *before, size_t n_bef
 HOOK_NODE(cuGraphAddNode_v2)
 HOOK_NODE(cuGraphAddNode_v3)
 
-/* After a launch: the device's memory for graphs is charged as one pool, with the device as its
- * key. */
+/* After a launch, for the current device. */
 void pools_settle_graphs(int card)
 {
     int device = 0;
-    uint64_t reserved = 0;
-    if (card < 0 || REAL(cuCtxGetDevice)(&device) ||
-        REAL(cuDeviceGetGraphMemAttribute)(device, GRAPH_RESERVED, &reserved))
-        return;
-    account_settle(ACCOUNT_POOL, (uint64_t)device + 1, card, table_rounded(reserved));
+    if (card >= 0 && !REAL(cuCtxGetDevice)(&device) && device >= 0 && device < MAX_DEVICES)
+        settle_graphs(device, card);
 }

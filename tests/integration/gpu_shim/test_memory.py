@@ -10,6 +10,7 @@ import pytest
 from gpu_shim.arbiter.container import MIB
 from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Scene, until
+from tests.support.fakecuda import SECOND, UUID
 
 WAYS = ("plain", "managed", "pitched", "queued", "array", "physical")
 OUT_OF_MEMORY = 2
@@ -423,3 +424,116 @@ tell([failed, resident() - before, memory()[0]])
     assert (failed, free) == (0, 64)
     # Less than two bytes each.
     assert grown < 512 << 10
+
+
+async def test_memory_that_one_thread_frees_and_another_takes_stays_charged(scene: Scene) -> None:
+    """The driver gives an address out again before the call that freed it has returned."""
+    scene.container("a", cap_mib=1024)
+    code = """
+begin()
+def churn(way, n, size):
+    for _ in range(n):
+        status, at = way(size); assert not status
+        status = free(way.__name__, at); assert not status
+def together(way):
+    sizes = [2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB]
+    threads = [threading.Thread(target=churn, args=(way, 40, size)) for size in sizes]
+    for each in threads: each.start()
+    for each in threads: each.join()
+left = []
+for way in (plain, array, physical):
+    together(way); left.append(memory()[0])
+tell(left)
+"""
+    assert await scene.ask("a", code, FAKECUDA_LATE_US="500") == [1024, 1024, 1024]
+    assert scene.used_mib("a") == 0
+
+
+POOLS = """
+begin()
+def pool_at(kind):
+    pool = c_void_p(); want = (c_int * 22)(1, 0, kind, 0)
+    assert not cuda.cuMemPoolCreate(byref(pool), want); return pool
+def from_pool(pool, n):
+    at = c_uint64()
+    return cuda.cuMemAllocFromPoolAsync(byref(at), c_size_t(n), pool, NOTHING), at.value
+"""
+
+
+async def test_a_pool_of_the_hosts_memory_is_charged_to_no_card(scene: Scene) -> None:
+    scene.container("a")
+    code = f"""
+{POOLS}
+pool = pool_at(2); status, at = from_pool(pool, 100 * MIB); left = [status, memory()[0]]
+free("queued", at); cuda.cuMemPoolTrimTo(pool, c_size_t(0)); tell([*left, memory()[0]])
+"""
+    assert await scene.ask("a", code) == [0, 64, 64]
+
+
+async def test_a_pool_is_charged_to_the_card_that_it_is_on(scene: Scene) -> None:
+    """Whichever card is current when memory is taken from it and when it is trimmed."""
+    scene.container("a", cards=(UUID, SECOND))
+    code = f"""
+{POOLS}
+second = c_void_p(); cuda.cuDevicePrimaryCtxRetain(byref(second), 1)
+first = c_void_p(); cuda.cuDevicePrimaryCtxRetain(byref(first), 0)
+pool = pool_at(1); cuda.cuMemPoolSetAttribute(pool, 4, byref(c_uint64(1 << 40)))
+cuda.cuCtxSetCurrent(second); status, at = from_pool(pool, 32 * MIB)
+cuda.cuCtxSetCurrent(first); left = [status, memory()[0]]
+cuda.cuCtxSetCurrent(second); left.append(memory()[0])
+free("queued", at); cuda.cuMemPoolTrimTo(pool, c_size_t(0)); left.append(memory()[0])
+cuda.cuCtxSetCurrent(first); left.append(memory()[0]); tell(left)
+"""
+    assert await scene.ask("a", code, FAKECUDA_CARDS="2") == [0, 32, 64, 64, 64]
+
+
+async def test_memory_from_a_destroyed_pool_is_charged_until_it_is_freed(scene: Scene) -> None:
+    scene.container("a")
+    code = f"""
+{POOLS}
+pool = pool_at(1); blocks = [from_pool(pool, 20 * MIB)[1] for _ in range(2)]
+left = [cuda.cuMemPoolDestroy(pool), memory()[0]]
+for at in blocks: free("queued", at); left.append(memory()[0])
+tell(left)
+"""
+    assert await scene.ask("a", code) == [0, 24, 44, 64]
+
+
+async def test_memory_of_graphs_is_free_again_when_it_is_trimmed(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+begin(); stream, graph, instance = c_void_p(), c_void_p(), c_void_p()
+cuda.cuStreamCreate(byref(stream), 0); cuda.cuStreamBeginCapture_v2(stream, 2)
+cuda.cuStreamEndCapture(stream, byref(graph))
+cuda.cuGraphInstantiateWithFlags(byref(instance), graph, c_uint64(0))
+left = [cuda.cuGraphLaunch(instance, stream), memory()[0]]
+cuda.cuDeviceGraphMemTrim(0); tell([*left, plain(64 * MIB)[0]])
+"""
+    assert await scene.ask("a", code, FAKECUDA_GRAPH_MIB="40") == [0, 24, 0]
+
+
+async def test_a_call_before_the_driver_is_initialised_lifts_no_cap(scene: Scene) -> None:
+    scene.container("a")
+    code = "tell([physical(MIB)[0], begin(), plain(65 * MIB)[0], physical(65 * MIB)[0], memory()])"
+    not_initialised = 3
+    said = await scene.ask("a", code)
+    assert said == [not_initialised, None, OUT_OF_MEMORY, OUT_OF_MEMORY, [64, 64]]
+
+
+async def test_arrays_without_memory_of_their_own_are_not_charged_and_nonsense_is_no_crash(
+    scene: Scene,
+) -> None:
+    scene.container("a")
+    code = """
+begin()
+class Descriptor(ctypes.Structure):
+    _fields_ = [("w", c_size_t), ("h", c_size_t), ("d", c_size_t), ("format", c_int),
+                ("channels", c_int), ("flags", c_int)]
+def made(flags):
+    at = c_uint64()
+    return cuda.cuArray3DCreate_v2(byref(at), byref(Descriptor(MIB, 32, 0, 0x20, 1, flags)))
+def nothing(call, *more): return bool(call(byref(c_uint64()), NOTHING, *more))
+tell([made(0x40), made(0x80), memory()[0], made(0), nothing(cuda.cuArrayCreate_v2),
+      nothing(cuda.cuArray3DCreate_v2), nothing(cuda.cuMipmappedArrayCreate, 1)])
+"""
+    assert await scene.ask("a", code) == [0, 0, 64, OUT_OF_MEMORY, True, True, True]

@@ -13,25 +13,42 @@
 
 enum { MULTIPROCESSOR_COUNT = 16 };
 
+struct pool;
 static int has_context;
 /* For each card the primary one, and one that is made; what they take is taken once. */
 static char contexts[2 * FAKE_MAX_CARDS];
 __thread int fake_device;
 __thread int fake_is_second;
 static int give(uint64_t address);
+static void shrink(struct pool *pool, uint64_t kept);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Allocations of this process: addresses are counted up, nothing lies behind them. */
+/* Allocations of this process. The lowest free address is given out, as by the driver: one that was
+ * freed comes back at once. Nothing lies behind it. */
 static struct block {
     uint64_t address, bytes;
     struct pool *pool;
 } blocks[65536];
+#define FIRST_ADDRESS ((uint64_t)1 << 48)
+#define ADDRESS_ROOM ((uint64_t)1 << 36)
+/* Reserved ranges are counted up. */
 static uint64_t next_address = 0x7f0000000000;
 
 static struct pool {
     uint64_t used, reserved, threshold;
     struct pool *next;
+    bool is_host, is_destroyed;
 } default_pool;
+
+static bool is_initialised;
+
+/* A call that frees returns late, where $FAKECUDA_LATE_US says so: other threads run meanwhile. */
+static void return_late(void)
+{
+    const char *said = getenv("FAKECUDA_LATE_US");
+    if (said)
+        usleep((unsigned)atoi(said));
+}
 
 /* What is free in a pool beyond its threshold goes back at the next synchronisation. */
 void fake_release_pools(void)
@@ -39,10 +56,7 @@ void fake_release_pools(void)
     pthread_mutex_lock(&lock);
     for (struct pool *pool = &default_pool; pool; pool = pool->next) {
         uint64_t kept = pool->used > pool->threshold ? pool->used : pool->threshold;
-        if (pool->reserved > kept) {
-            fake_give(pool->reserved - kept);
-            pool->reserved = kept;
-        }
+        shrink(pool, kept);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -50,7 +64,8 @@ void fake_release_pools(void)
 int cuInit(unsigned flags)
 {
     (void)flags;
-    return fake_card() ? 0 : NO_DEVICE;
+    is_initialised = fake_card() != NULL;
+    return is_initialised ? 0 : NO_DEVICE;
 }
 
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
@@ -66,6 +81,8 @@ int cuCtxGetDevice(int *device) { *device = fake_device; return has_context ? 0 
 
 int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
 {
+    if (!is_initialised)
+        return NOT_INITIALISED;
     for (int i = 0; i < 16; i++)
         uuid[i] = (unsigned char)(i * 0x11);
     if (device)
@@ -167,8 +184,7 @@ static int put(uint64_t *address, uint64_t bytes, struct pool *pool)
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         if (blocks[i].address)
             continue;
-        *address = next_address;
-        next_address += (bytes + 0x1fffff) & ~(uint64_t)0x1fffff;
+        *address = FIRST_ADDRESS + i * ADDRESS_ROOM;
         blocks[i] = (struct block){*address, bytes, pool};
         return 0;
     }
@@ -187,6 +203,14 @@ static int take(uint64_t *address, uint64_t bytes)
     return status;
 }
 
+/* Give back what a pool has beyond this. */
+static void shrink(struct pool *pool, uint64_t kept)
+{
+    if (pool->reserved > kept && !pool->is_host)
+        fake_give(pool->reserved - kept);
+    pool->reserved = pool->reserved > kept ? kept : pool->reserved;
+}
+
 static int give(uint64_t address)
 {
     int status = INVALID;
@@ -197,6 +221,8 @@ static int give(uint64_t address)
             continue;
         if (block->pool) {
             block->pool->used -= block->bytes;
+            if (block->pool->is_destroyed)
+                shrink(block->pool, block->pool->used);
         } else {
             fake_give(block->bytes);
         }
@@ -205,6 +231,7 @@ static int give(uint64_t address)
         break;
     }
     pthread_mutex_unlock(&lock);
+    return_late();
     return status;
 }
 
@@ -259,7 +286,7 @@ int cuMemAllocFromPoolAsync(uint64_t *at, size_t bytes, struct pool *pool, void 
     pthread_mutex_lock(&lock);
     uint64_t slack = pool->reserved - pool->used;
     uint64_t more = bytes > slack ? bytes - slack : 0;
-    int status = fake_take(more) ? put(at, bytes, pool) : OUT_OF_MEMORY;
+    int status = pool->is_host || fake_take(more) ? put(at, bytes, pool) : OUT_OF_MEMORY;
     if (!status) {
         pool->reserved += more;
         pool->used += bytes;
@@ -278,10 +305,11 @@ int cuMemAllocAsync_ptsz(uint64_t *at, size_t bytes, void *stream)
     return cuMemAllocFromPoolAsync(at, bytes, &default_pool, stream);
 }
 
-int cuMemPoolCreate(struct pool **pool, const void *properties)
+/* CUmemPoolProps: two words, and the location's type and number; 1 is a device. */
+int cuMemPoolCreate(struct pool **pool, const int *properties)
 {
-    (void)properties;
     *pool = calloc(1, sizeof **pool);
+    (*pool)->is_host = properties && properties[2] > 1;
     pthread_mutex_lock(&lock);
     (*pool)->next = default_pool.next;
     default_pool.next = *pool;
@@ -292,15 +320,12 @@ int cuMemPoolCreate(struct pool **pool, const void *properties)
 int cuMemPoolTrimTo(struct pool *pool, size_t keep)
 {
     pthread_mutex_lock(&lock);
-    uint64_t kept = pool->used > keep ? pool->used : keep;
-    if (pool->reserved > kept) {
-        fake_give(pool->reserved - kept);
-        pool->reserved = kept;
-    }
+    shrink(pool, pool->used > keep ? pool->used : keep);
     pthread_mutex_unlock(&lock);
     return 0;
 }
 
+/* Its memory stays until the last allocation from it is freed; the handle is gone. */
 int cuMemPoolDestroy(struct pool *pool)
 {
     pthread_mutex_lock(&lock);
@@ -308,9 +333,9 @@ int cuMemPoolDestroy(struct pool *pool)
         if (each->next == pool)
             each->next = pool->next;
     }
+    pool->is_destroyed = true;
+    shrink(pool, pool->used);
     pthread_mutex_unlock(&lock);
-    fake_give(pool->reserved);
-    free(pool);
     return 0;
 }
 
@@ -323,6 +348,8 @@ int cuMemPoolSetAttribute(struct pool *pool, int attribute, void *value)
 
 int cuMemPoolGetAttribute(struct pool *pool, int attribute, void *value)
 {
+    if (pool->is_destroyed)
+        return INVALID;
     *(uint64_t *)value = attribute == 5 ? pool->reserved : attribute == 7 ? pool->used : 0;
     return 0;
 }
@@ -351,6 +378,8 @@ static struct mapping {
 int cuMemCreate(uint64_t *handle, size_t bytes, const void *properties, unsigned long long flags)
 {
     (void)properties, (void)flags;
+    if (!is_initialised)
+        return NOT_INITIALISED;
     if (!fake_take(bytes))
         return OUT_OF_MEMORY;
     struct physical *made = malloc(sizeof *made);
@@ -359,6 +388,7 @@ int cuMemCreate(uint64_t *handle, size_t bytes, const void *properties, unsigned
     return 0;
 }
 
+/* Callers hold the lock. */
 static void let_go(struct physical *physical)
 {
     if (--physical->n_holds)
@@ -367,7 +397,14 @@ static void let_go(struct physical *physical)
     free(physical);
 }
 
-int cuMemRelease(uint64_t handle) { let_go((struct physical *)(uintptr_t)handle); return 0; }
+int cuMemRelease(uint64_t handle)
+{
+    pthread_mutex_lock(&lock);
+    let_go((struct physical *)(uintptr_t)handle);
+    pthread_mutex_unlock(&lock);
+    return_late();
+    return 0;
+}
 
 int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t hint, uint64_t flags)
 {
@@ -390,8 +427,10 @@ int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned
     struct mapping *mapping = slot_of(at);
     if (mapping->address || !bytes)
         return INVALID;
+    pthread_mutex_lock(&lock);
     *mapping = (struct mapping){at, bytes, (struct physical *)(uintptr_t)handle};
     mapping->physical->n_holds++;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
@@ -403,12 +442,15 @@ int cuMemUnmap(uint64_t at, size_t bytes)
         if (next > end || slot_of(next)->address != next)
             return INVALID;
     }
+    pthread_mutex_lock(&lock);
     for (uint64_t next = at; next != end;) {
         struct mapping gone = *slot_of(next);
         *slot_of(next) = (struct mapping){0};
         let_go(gone.physical);
         next += gone.bytes;
     }
+    pthread_mutex_unlock(&lock);
+    return_late();
     return 0;
 }
 
@@ -417,7 +459,9 @@ int cuMemRetainAllocationHandle(uint64_t *handle, void *at)
     struct mapping *mapping = slot_of((uint64_t)(uintptr_t)at);
     if (mapping->address != (uint64_t)(uintptr_t)at)
         return INVALID;
+    pthread_mutex_lock(&lock);
     mapping->physical->n_holds++;
+    pthread_mutex_unlock(&lock);
     *handle = (uint64_t)(uintptr_t)mapping->physical;
     return 0;
 }
@@ -426,13 +470,49 @@ int cuMemRetainAllocationHandle(uint64_t *handle, void *at)
 
 int cuArrayCreate_v2(uint64_t *array, const struct array_2d *want)
 {
+    if (!want)
+        return INVALID;
     return take(array, want->width * (want->height ? want->height : 1) * want->n_channels * 4);
 }
 
 int cuArray3DCreate_v2(uint64_t *array, const struct array_3d *want)
 {
+    if (!want)
+        return INVALID;
+    /* Sparse, or mapped later: memory of cuMemCreate is mapped into it. */
+    if (want->flags & 0xc0)
+        return put(array, 0, NULL);
     return take(array, want->width * (want->height ? want->height : 1) *
                            (want->depth ? want->depth : 1) * want->n_channels * 4);
 }
 
 int cuArrayDestroy(uint64_t array) { return give(array); }
+
+/* -- memory of graphs ------------------------------------------------------------------------ */
+
+/* What launched graphs have taken of the card. */
+static uint64_t graph_bytes;
+
+/* A graph is launched: its memory nodes take $FAKECUDA_GRAPH_MIB, until they are trimmed. */
+void fake_launch_nodes(void)
+{
+    const char *said = getenv("FAKECUDA_GRAPH_MIB");
+    uint64_t bytes = said ? strtoull(said, NULL, 10) << 20 : 0;
+    if (!graph_bytes && fake_take(bytes))
+        graph_bytes = bytes;
+}
+
+int cuDeviceGetGraphMemAttribute(int device, int attribute, uint64_t *value)
+{
+    (void)device;
+    *value = attribute == 2 ? graph_bytes : 0;
+    return 0;
+}
+
+int cuDeviceGraphMemTrim(int device)
+{
+    (void)device;
+    fake_give(graph_bytes);
+    graph_bytes = 0;
+    return 0;
+}

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NO_CONTEXT = 201, NOT_FOUND = 500 };
+enum { INVALID = 1, OUT_OF_MEMORY = 2, NOT_INITIALISED = 3, NO_DEVICE = 100, NO_CONTEXT = 201, NOT_FOUND = 500 };
 enum { INVALID_HANDLE = 400, NOT_READY = 600, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900 };
 
 struct array_2d {
@@ -31,6 +31,9 @@ int fake_is_second_of(const void *context);
 
 /* How often contexts have gone, and with them what was made in them. */
 extern _Atomic unsigned fake_n_resets;
+
+/* The memory nodes of a graph that is launched. */
+void fake_launch_nodes(void);
 
 /* The driver has synchronised. */
 void fake_release_pools(void);
