@@ -243,7 +243,10 @@ class Container:
         if self.table is None:
             self._adopt()
         assert self.table is not None
-        connection.table_slot = self.table.take_slot(connection.pid, message.slot, message.value)
+        used = {each.table_slot for each in self.connections.values()}
+        # A process that replaced itself comes back before its former end is known.
+        wish = message.slot if message.slot not in used else -1
+        connection.table_slot = self.table.take_slot(connection.pid, wish, message.value)
         answer = Message(Kind.WELCOME, value=max(connection.table_slot, 0)).encode()
         fds = [self.table.fd, self.grants.fd]
         try:

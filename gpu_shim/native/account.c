@@ -84,17 +84,41 @@ static struct entry *add(enum account_kind kind, uint64_t key, struct account_it
     return make_room() ? put(entries, n_entries, made) : NULL;
 }
 
-/* Callers hold the lock. Blocks from a pool are part of the pool's charge. */
+/* -- charges: callers hold the lock ---------------------------------------------------------- */
+
+static void charge(int card, uint64_t bytes)
+{
+    table_charge(client.table, client.slot, card, bytes);
+    client.charged[card] += bytes;
+}
+
+static void discharge(int card, uint64_t bytes)
+{
+    table_give_back(client.table, client.slot, card, bytes);
+    client.charged[card] -= bytes;
+}
+
+/* Blocks from a pool are part of the pool's charge. */
 static void give_back(const struct entry *entry)
 {
     if (entry->item.card >= 0 && !(entry->kind == ACCOUNT_BLOCK && entry->item.link))
-        table_give_back(client.table, client.slot, entry->item.card, entry->item.bytes);
+        discharge(entry->item.card, entry->item.bytes);
+}
+
+void account_forget_all(void)
+{
+    if (entries)
+        munmap(entries, n_entries * sizeof *entries);
+    entries = NULL;
+    n_entries = n_filled = 0;
 }
 
 static bool reserve(int card, uint64_t bytes)
 {
     client_lock();
     bool fits = table_reserve(client.table, client.slot, card, bytes);
+    if (fits)
+        client.charged[card] += bytes;
     client_unlock();
     return fits;
 }
@@ -132,7 +156,7 @@ void account_give(int card, uint64_t bytes)
     if (card < 0)
         return;
     client_lock();
-    table_give_back(client.table, client.slot, card, bytes);
+    discharge(card, bytes);
     client_unlock();
 }
 
@@ -199,7 +223,7 @@ void account_drop_pool(uint64_t pool, uint64_t number)
             continue;
         block->item.link = block->item.of = 0;
         if (block->item.card >= 0)
-            table_charge(client.table, client.slot, block->item.card, block->item.bytes);
+            charge(block->item.card, block->item.bytes);
     }
     if (entry) {
         give_back(entry);
@@ -266,9 +290,9 @@ void account_settle(enum account_kind kind, uint64_t key, int card, uint64_t byt
     struct entry *entry = find(kind, key);
     if (entry || (entry = add(kind, key, (struct account_item){.card = card}))) {
         if (bytes > entry->item.bytes)
-            table_charge(client.table, client.slot, card, bytes - entry->item.bytes);
+            charge(card, bytes - entry->item.bytes);
         else if (bytes < entry->item.bytes)
-            table_give_back(client.table, client.slot, card, entry->item.bytes - bytes);
+            discharge(card, entry->item.bytes - bytes);
         entry->item.bytes = bytes;
     }
     client_unlock();

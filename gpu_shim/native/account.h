@@ -19,6 +19,9 @@ struct account_item {
     uint64_t number; /* of the entry: no two of this process are the same */
 };
 
+/* After a fork: all entries are the parent's. */
+void account_forget_all(void);
+
 /* Reserve bytes of a card; always true if the card has no cap (-1). Give back reserved bytes. */
 bool account_take(int card, uint64_t bytes);
 void account_give(int card, uint64_t bytes);

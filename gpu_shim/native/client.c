@@ -40,10 +40,11 @@ void client_set_hooks(struct client_hooks of) { hooks = of; }
 enum { OUTSIDE, JOINED, READY };
 
 static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guards `fd`: a sender must not use a file that reuses its number after it was closed. */
+/* Guards `line`: a sender must not use a file that reuses its number after it was closed. */
 static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int stage, is_ending, is_serving;
-static int fd = -1, table_fd = -1;
+/* The line to the arbiter, and the table for an arbiter that comes after this one. */
+static struct own_file line = {.fd = -1}, table_file = {.fd = -1};
 static char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 
 uint64_t client_now_ns(void)
@@ -154,28 +155,28 @@ static ssize_t exchange(int to, struct ballast_message *message, int *files, int
     return sendmsg(to, &whole, MSG_NOSIGNAL);
 }
 
-/* Switch to the container's table, and charge there what this process has already reserved. */
+/* Switch to the container's table, and set the slot there to what this process has charged. The
+ * slot may be the one from before, or one that the arbiter has cleared since. */
 static void adopt(struct ballast_table *table, int slot, int file)
 {
     client_lock();
-    struct ballast_table *before = client.table;
-    bool is_same = table_fd >= 0 && client.slot == slot && is_same_file(table_fd, file);
-    for (int card = 0; before && !is_same && card < client.n_cards; card++)
-        table_charge(table, slot, card, before->slots[client.slot].used_bytes[card]);
+    for (int card = 0; card < client.n_cards; card++) {
+        uint64_t there = table->slots[slot].used_bytes[card], here = client.charged[card];
+        if (here > there)
+            table_charge(table, slot, card, here - there);
+        else if (there > here)
+            table_give_back(table, slot, card, there - here);
+    }
     client.table = table;
     client.slot = slot;
-    if (table_fd >= 0)
-        close(table_fd);
-    table_fd = file;
+    own_file_set(&table_file, file);
     client_unlock();
 }
 
 static void set_line(int to)
 {
     pthread_mutex_lock(&sending);
-    if (fd >= 0)
-        close(fd);
-    fd = to;
+    own_file_set(&line, to);
     pthread_mutex_unlock(&sending);
 }
 
@@ -187,6 +188,7 @@ static bool connect_as(uint32_t version, bool *is_heard)
     struct ballast_message message = {.kind = BALLAST_HELLO, .value = version};
     struct timeval patience = {2, 0};
     int files[2] = {-1, -1}, to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    bool has_table = own_file_is_open(&table_file);
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
     message.pid = (uint64_t)getpid();
     /* Also for `connect`: a stopped arbiter accepts no connection, and its queue fills. */
@@ -194,11 +196,11 @@ static bool connect_as(uint32_t version, bool *is_heard)
     setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (to < 0 || connect(to, (struct sockaddr *)&address, sizeof address))
         goto refused;
-    if (table_fd >= 0 && version > BALLAST_FEW_SLOTS_UNTIL)
+    if (has_table && version > BALLAST_FEW_SLOTS_UNTIL)
         message.slot = (uint16_t)client.slot;
-    else if (table_fd >= 0 && client.slot < BALLAST_FEW_SLOTS)
+    else if (has_table && client.slot < BALLAST_FEW_SLOTS)
         message.card = (uint8_t)client.slot;
-    if (exchange(to, &message, &table_fd, table_fd >= 0, true) != sizeof message)
+    if (exchange(to, &message, &table_file.fd, has_table, true) != sizeof message)
         goto refused;
     *is_heard = true;
     if (exchange(to, &message, files, 2, false) != sizeof message)
@@ -244,26 +246,30 @@ bool client_send(enum ballast_kind kind, int card, uint32_t value)
 {
     struct ballast_message message = {.kind = (uint8_t)kind, .card = (uint8_t)card, .value = value};
     pthread_mutex_lock(&sending);
-    bool is_sent = fd >= 0 && send(fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
+    bool is_sent = own_file_is_open(&line) &&
+                   send(line.fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
     pthread_mutex_unlock(&sending);
     return is_sent;
 }
 
-/* Whether the arbiter hung up. It sends nothing after WELCOME. */
+/* Whether the arbiter hung up, or the program closed the line. The arbiter sends nothing after
+ * WELCOME. */
 static bool is_cut(void)
 {
     char byte;
-    ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (!own_file_is_open(&line))
+        return true;
+    ssize_t got = recv(line.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 /* Reconnect if the arbiter hung up, or was not there. One thread at a time. */
 static void reconnect(void)
 {
-    if (fd >= 0 && is_cut())
+    if (is_cut()) {
         set_line(-1);
-    if (fd < 0)
         connect_arbiter();
+    }
 }
 
 /* At exit the driver shuts down while our thread still runs; the thread must not call it any
@@ -327,12 +333,11 @@ static void in_child(void)
     pthread_mutex_init(&lock, NULL);
     pthread_mutex_init(&sending, NULL);
     set_line(-1);
-    if (table_fd >= 0)
-        close(table_fd);
-    table_fd = -1;
+    own_file_set(&table_file, -1);
     client.n_cards = 0;
     client.table = NULL;
     client.slot = 0;
+    memset(client.charged, 0, sizeof client.charged);
     atomic_store(&client.grants, NULL);
     hooks.start_anew();
     is_serving = 0;

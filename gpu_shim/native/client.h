@@ -18,6 +18,7 @@ struct client {
     char uuids[BALLAST_MAX_CARDS][48];
     struct ballast_table *table;                   /* the container's, or a private one */
     int slot;
+    uint64_t charged[BALLAST_MAX_CARDS];           /* what this process has charged to each card */
     struct ballast_grants *_Atomic grants;         /* NULL if there never was an arbiter */
 };
 

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "gate.h"
+#include "account.h"
 #include "client.h"
 #include "driver.h"
 #include "names.h"
@@ -281,6 +282,7 @@ static void start_anew(void)
         gates[card].n_inside = gates[card].n_waiting = 0;
     drain_forget_all();
     pace_forget_all();
+    account_forget_all();
 }
 
 __attribute__((constructor)) static void register_hooks(void)

@@ -32,10 +32,29 @@ static inline size_t table_end(int n_slots)
     return offsetof(struct ballast_table, slots) + (size_t)n_slots * sizeof(struct ballast_slot);
 }
 
-static inline bool is_same_file(int one, int other)
+/* A file that the program can close, whose number is then that of a file of its own. */
+struct own_file {
+    int fd;
+    dev_t device;
+    ino_t number;
+};
+
+static inline bool own_file_is_open(const struct own_file *file)
 {
-    struct stat a, b;
-    return !file_of(one, &a) && !file_of(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    struct stat about;
+    return file->fd >= 0 && !file_of(file->fd, &about) && about.st_dev == file->device &&
+           about.st_ino == file->number;
+}
+
+/* Close the file, and keep another one, or none (-1), in its place. */
+static inline void own_file_set(struct own_file *file, int fd)
+{
+    struct stat about = {0};
+    if (own_file_is_open(file))
+        close(file->fd);
+    if (fd >= 0)
+        file_of(fd, &about);
+    *file = (struct own_file){fd, about.st_dev, about.st_ino};
 }
 
 #endif

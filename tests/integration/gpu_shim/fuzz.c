@@ -135,7 +135,7 @@ int main(int n_arguments, char **arguments)
         if (left % 16 == 0)
             write_configuration();
         read_configuration(own);
-        own->slots[0].used_bytes[0] = roll(1 << 20);
+        client.charged[0] = roll(1 << 20);
         for (int again = 0; again < 2; again++) {
             struct ballast_table *table = client.table;
             struct ballast_grants *grants = client.grants;
@@ -147,9 +147,7 @@ int main(int n_arguments, char **arguments)
                 munmap(grants, sizeof *grants);
             n_taken += is_taken;
             /* As the helper thread does when the arbiter has hung up. */
-            if (fd >= 0)
-                close(fd);
-            fd = -1;
+            set_line(-1);
         }
         start_anew(own);
     }

@@ -101,6 +101,22 @@ async def test_noise_ends_its_own_connection_and_nothing_else(scene: Scene) -> N
     await until(lambda: scene.used_mib("a") in (0, 2))
 
 
+async def test_a_slot_is_not_given_out_again_while_it_is_used(scene: Scene) -> None:
+    """A program that replaced itself connects again, perhaps before its old end was noticed."""
+    scene.container("a")
+    slots = []
+    with connect(scene, "a") as first, connect(scene, "a") as second:
+        for sock in (first, second):
+            sock.send(HELLO)
+            data, files, _, _ = await asyncio.to_thread(socket.recv_fds, sock, 64, 2)
+            slots.append(wire.MESSAGE.unpack(data)[3])
+            for each in files:
+                os.close(each)
+        first.close()
+        await until(lambda: len(scene.arbiter.containers["a"].connections) == 1)
+        assert scene.table("a").owners() == [(slots[1], os.getpid())]
+
+
 async def test_descriptors_that_are_no_tables_are_not_taken(scene: Scene) -> None:
     scene.container("a")
     with connect(scene, "a") as sock, scene.card.path.open("rb") as file:

@@ -537,3 +537,38 @@ tell([made(0x40), made(0x80), memory()[0], made(0), nothing(cuda.cuArrayCreate_v
       nothing(cuda.cuArray3DCreate_v2), nothing(cuda.cuMipmappedArrayCreate, 1)])
 """
     assert await scene.ask("a", code) == [0, 0, 64, OUT_OF_MEMORY, True, True, True]
+
+
+@pytest.mark.parametrize("closed", ["socket:", "/memfd:ballast-table", ""], ids=str)
+async def test_a_program_that_closes_our_files_keeps_its_own_and_its_charge(
+    scene: Scene, closed: str
+) -> None:
+    """As one that closes every file it does not know, whose numbers it then has for its own."""
+    scene.container("a")
+    code = f"""
+begin(); plain(40 * MIB); own = []; tell(1); hear()
+for fd in range(3, 64):
+    try:
+        name = os.readlink(f"/proc/self/fd/{{fd}}")
+    except OSError:
+        continue
+    if name.startswith({closed!r}) and not name.endswith("/card"):
+        os.close(fd); own.append(os.memfd_create("own")); assert own[-1] == fd
+tell(2); hear()
+tell([len(own), memory()[0], plain(30 * MIB)[0], [os.fstat(each).st_size for each in own]])
+"""
+    program = await scene.run("a", code)
+    assert await program.answer() == 1
+    container = scene.arbiter.containers["a"]
+    (before,) = container.connections.values()
+    await program.say()
+    assert await program.answer() == 2
+    if closed == "/memfd:ballast-table":
+        container.hang_up()
+    await until(lambda: all(each is not before for each in container.connections.values()))
+    await until(lambda: scene.n_processes() == 1)
+    await until(lambda: scene.used_mib("a") == 40)
+    await program.say()
+    n_own, *rest = await program.answer()
+    assert n_own > 0
+    assert rest == [24, OUT_OF_MEMORY, [0] * n_own]
