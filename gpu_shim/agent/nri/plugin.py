@@ -124,6 +124,8 @@ class NodePlugin:
         """Subscribes to the events that we need."""
         self.runtime = f"{request.runtime_name} {request.runtime_version}".strip() or "unnamed"
         self.n_connected += 1
+        # A list that the former connection did not complete.
+        self._syncing = None
         _log.info("connected to the runtime", runtime=self.runtime)
         return pb.ConfigureResponse(events=sum(1 << (event - 1) for event in _EVENTS))
 

@@ -233,3 +233,12 @@ async def test_a_folder_stays_until_the_runtime_says_that_its_containers_are_gon
     assert home.exists()
     await made.removed(pb.ContainerRequest(pod=pod, container=container))
     assert not home.exists()
+
+
+async def test_a_list_that_a_restart_of_the_runtime_cut_off_is_forgotten(tmp_path: Path) -> None:
+    served = plugin(tmp_path, row("a"), row("b"))
+    await served.synchronize(synchronized("a", more=True))
+    await served.configure(pb.ConfigureRequest(runtime_name="containerd"))
+    await served.synchronize(synchronized("b"))
+    assert not served.is_running("a")
+    assert served.is_running("b")
