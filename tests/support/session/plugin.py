@@ -1,5 +1,7 @@
 """Hooks of a test run: distribution over workers, data that workers hand over, and the summary."""
 
+import gc
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +32,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Report failures in the main process, not on workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_FailuresAtOnce(config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without garbage collection, and exempt them from it afterwards.
+
+    Modules, tests and cases stay until the end of the run. Scanning them took half of the CPU time
+    of a collection (9.6 of 18.9 s on a fresh tree), on every worker.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

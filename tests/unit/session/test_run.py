@@ -1,5 +1,6 @@
 """The summary of a run, in one process and on several workers, with a small test suite."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,8 @@ def test_a_test_that_fails_is_named_at_once(tmp_path: Path) -> None:
     shown, summary = output.split("FAILURES", 1)
     assert "tests/unit/test_it.py::test_it[3] failed (call): AssertionError: the cause" in shown
     assert "the cause" in summary
+
+
+def test_what_was_collected_is_exempt_from_garbage_collection() -> None:
+    assert gc.get_freeze_count() > 10_000
+    assert gc.isenabled()
