@@ -73,12 +73,13 @@ class Scene:
             self._submit(workloads.job(f"small-{number}", namespace, 1, 1000))
         await self.wait_bound(N_NODES * CARDS_A_NODE)
         n_taken: Counter[str] = Counter()
+        ended: list[str] = []
         for pod in self.plane.admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
             node = pod["spec"]["nodeName"]
             n_taken[node] += 1
             if n_taken[node] <= CARDS_A_NODE // 2:
-                job = pod["metadata"]["labels"]["job-name"]
-                self.cluster.kubectl("delete", "job", job, "-n", namespace, "--wait=false")
+                ended.append(pod["metadata"]["labels"]["job-name"])
+        self.cluster.kubectl("delete", "job", *ended, "-n", namespace, "--wait=false")
         n_left = N_NODES * CARDS_A_NODE // 2
         await self.expect_bound_rows_match(n_left)
         return n_left
