@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ N_PARTS = 8
 LEAST_CHANGED = 30
 
 
+@cache
 def _cases() -> list[Case]:
     """All cases, without what they expect."""
     listed = cases_in(OWN)
@@ -67,4 +70,5 @@ def _differs(case: Case, outcomes: Outcomes, *changes: Change) -> bool:
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_each_can_be_made_to_many_cases(change: Change) -> None:
-    assert sum(changed(case, change) is not None for case in _cases()) > LEAST_CHANGED
+    several = (case for case in _cases() if changed(case, change) is not None)
+    assert len(list(islice(several, LEAST_CHANGED + 1))) > LEAST_CHANGED
