@@ -188,14 +188,13 @@ cdef class Victims:
     cdef void keep_needless(self, int first, int card) noexcept nogil:
         """Keep each victim from `first` on that is not needed to free the card or, for -1, to fit
         the pod; the most expensive first."""
-        cdef int at, last, each
-        cdef bint is_any_kept = False
+        cdef int at, last, each, n_before = self.n
         for at in range(first, self.n):
             self.chosen[at].is_tested = self.chosen[at].kind == FOLLOWER
         while True:
             at = self.next_to_test(first)
             if at < 0:
-                if is_any_kept:
+                if self.n < n_before:
                     self.appraise_again(first)
                 return
             self.chosen[at].is_tested = True
@@ -210,7 +209,6 @@ cdef class Victims:
                 for each in range(last, self.n):
                     self.chosen[each - last + at] = self.chosen[each]
                 self.n -= last - at
-                is_any_kept = True
             else:
                 for each in range(at, last):
                     self.change(&self.chosen[each], 1)
