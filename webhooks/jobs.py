@@ -173,12 +173,15 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Warnings only: the training operator decides what an evicted pod means to its job."""
     spec, kind = patch.document["spec"], request.kind.kind
-    for name, replica in kubeflow.replica_specs(spec)[:MAX_TEMPLATES]:
-        if _asks_for_gpu(replica["template"]):
-            yield from _pod_warnings(request, replica["template"], projects)
-            yield from _early_deadline(spec.get("runPolicy") or {}, f"this {kind}")
-            yield from kubeflow.on_eviction(kind, spec, name, replica)
-            yield from kubeflow.on_end(kind, spec)
+    replicas = kubeflow.replica_specs(spec)[:MAX_TEMPLATES]
+    ours = [(name, each) for name, each in replicas if _asks_for_gpu(each["template"])]
+    if not ours:
+        return
+    for name, replica in ours:
+        yield from _pod_warnings(request, replica["template"], projects)
+        yield from kubeflow.on_eviction(kind, spec, name, replica)
+    yield from _early_deadline(spec.get("runPolicy") or {}, f"this {kind}")
+    yield from kubeflow.on_end(kind, spec)
 
 
 def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
