@@ -249,7 +249,6 @@ class PodClaimStatus(Struct, rename="camel", gc=False):
 
 class PodStatus(Struct, rename="camel", gc=False, kw_only=True):
     phase: str = ""
-    nominated_node_name: str = ""
     start_time: datetime | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None

@@ -90,7 +90,7 @@ class Table:
         words = memoryview(self._map).cast("I")
         self._long_words = memoryview(self._map).cast("Q")
         #: The first word of every slot: the pid of its process.
-        self._owners = words[self._slot_at(0) // 4 :: wire.SLOT.size // 4]
+        self._owners = words[wire.SLOTS_AT // 4 :: wire.SLOT.size // 4]
         #: Usually free: the slot after the last one taken.
         self._next_slot = 0
         head = (wire.MAGIC, wire.VERSION, len(uuids), self.n_slots)
@@ -172,11 +172,8 @@ class Table:
 
     def _figures_at(self) -> range:
         """The positions of a slot's last four figures in the first slot, in 8-byte words."""
-        first = self._slot_at(0) // 8 + 1 + wire.MAX_CARDS
+        first = wire.SLOTS_AT // 8 + 1 + wire.MAX_CARDS
         return range(first, first + 4)
-
-    def _slot_at(self, slot: int) -> int:
-        return wire.SLOTS_AT + slot * wire.SLOT.size
 
 
 class Grants:

@@ -165,12 +165,6 @@ class Browser:
         told = await self._send("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(told["data"]))
 
-    async def press(self, key: str) -> None:
-        """Press and release a key, such as Tab."""
-        for kind in ("keyDown", "keyUp"):
-            await self._send("Input.dispatchKeyEvent", type=kind, key=key, code=key,
-                             windowsVirtualKeyCode=_KEY_CODES[key])  # fmt: skip
-
     async def _attach(self) -> None:
         made = await self._send("Target.createTarget", url="about:blank")
         told = await self._send("Target.attachToTarget", targetId=made["targetId"], flatten=True)
@@ -204,9 +198,6 @@ class Browser:
                     raise BrowserError(f"{method}: {told['error']['message']}")
                 result: dict[str, Any] = told["result"]
                 return result
-
-
-_KEY_CODES: Final = {"Tab": 9, "Enter": 13, " ": 32}
 
 
 async def _debugger(port_file: Path) -> str:

@@ -47,7 +47,7 @@ def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Fiel
     """Findings about a GpuDepartment."""
     name = department.metadata.name
     yield from check_name(name, "pods", "research")
-    yield from _check_pools("spec.nodePools", department.spec.node_pools, known)
+    yield from _check_pools(department.spec.node_pools, known)
     for pool in department.spec.node_pools:
         if pool.gpu.gpu_hours_per_month is not None:
             field = f"spec.nodePools[{pool.name}].gpu.gpuHoursPerMonth"
@@ -84,7 +84,7 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     spec, name = project.spec, project.metadata.name
     yield from check_name(name, "pods", "vision")
     yield from _check_namespaces(project, known)
-    yield from _check_pools("spec.nodePools", spec.node_pools, known)
+    yield from _check_pools(spec.node_pools, known)
     if not spec.node_pools:
         yield odd(
             "spec.nodePools", "is empty: the project has no quota, so all its work can be evicted"
@@ -145,18 +145,17 @@ def _exceeds(amount: int | None, bound: int | None) -> bool:
     return amount is not None and bound is not None and amount > bound
 
 
-def _check_pools(
-    field: str, pools: Sequence[PoolFigures], known: Catalog
-) -> Iterator[FieldFinding]:
+def _check_pools(pools: Sequence[PoolFigures], known: Catalog) -> Iterator[FieldFinding]:
     """Warns about node pools that do not exist, and about figures that never allocate a GPU."""
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [pool.name for pool in pools if pool.name not in exist]
     if unknown:
         yield odd(
-            field, f"there is no node pool {listed(unknown)} (yet): its quotas have no effect"
+            "spec.nodePools",
+            f"there is no node pool {listed(unknown)} (yet): its quotas have no effect",
         )
     for (pool, resource), (bounds, written) in read_figures(pools).items():
-        at = f"{field}[{pool}].{resource}"
+        at = f"spec.nodePools[{pool}].{resource}"
         if bounds.limit == 0 and resource == "gpu":
             yield odd(f"{at}.limit", "is 0: the queue gets no GPU of this pool")
         elif written.over_quota_weight == 0 and bounds.quota == 0:

@@ -31,7 +31,7 @@ def _may_be_evicted(candidates: Candidates, eligibility: Eligibility, p: int) ->
 
 
 def move_or_evict(
-    statement: Statement, eligibility: Eligibility, p: int, wanted: frozenset[int] = frozenset()
+    statement: Statement, eligibility: Eligibility, p: int, wanted: frozenset[int]
 ) -> bool:
     """Place a displaced pod elsewhere, on the nodes `wanted` (by ix) only if no other has room, or
     evict it and remove it from `statement.moving`; False if neither is possible."""

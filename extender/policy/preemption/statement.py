@@ -209,7 +209,7 @@ class Statement:
         self._mark_moving(p, is_moving=True)
         self._note(mark, (ix,), Statement._undo_displace, p)
 
-    def relocate(self, p: int, wanted: frozenset[int] = frozenset()) -> bool:
+    def relocate(self, p: int, wanted: frozenset[int]) -> bool:
         """Place a displaced pod elsewhere, on the nodes `wanted` (by ix) only if no other has room;
         False if it fits nowhere."""
         mark = self._mark()

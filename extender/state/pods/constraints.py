@@ -60,9 +60,7 @@ def share(constraints: Constraints) -> Constraints:
     return _shared.one_for(constraints) or constraints
 
 
-def read_constraints(
-    pod: Pod, delivery: Delivery = "resource", gpu_memory_mib: int = 0
-) -> Constraints | None:
+def read_constraints(pod: Pod, delivery: Delivery, gpu_memory_mib: int) -> Constraints | None:
     """Where the pod may run; None if its constraints take more than `MAX_BYTES`.
 
     It gets its cards by `delivery`, and requests `gpu_memory_mib` MiB of them."""

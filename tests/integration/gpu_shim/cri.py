@@ -171,12 +171,6 @@ class Containerd:
         self._pods[sandbox] = config
         return sandbox
 
-    async def remove_pod(self, sandbox: str) -> None:
-        """Stop and remove a pod with its containers."""
-        request = self.pb.SandboxId(pod_sandbox_id=sandbox)
-        await self.call("StopPodSandbox", request, self.pb.Empty)
-        await self.call("RemovePodSandbox", request, self.pb.Empty)
-
     async def run(
         self, sandbox: str, command: list[str], mounts: Mapping[str, bool], **env: str
     ) -> str:

@@ -269,11 +269,6 @@ class PodGroupBuilder(Builder):
         self._spec = replace(self._spec, node_pools=list(pools))
         return self
 
-    def needs_groups(self, count: int) -> Self:
-        """Sets `minSubGroup`."""
-        self._spec = replace(self._spec, min_sub_group=count)
-        return self
-
     def sub_group(self, name: str, min_member: int = 1, **more: Any) -> Self:
         """Adds a sub-group; `more`: parent, min_sub_group, topology_constraint."""
         added = SubGroup(name=name, min_member=min_member, **more)

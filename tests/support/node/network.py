@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 NODES_PREFIX = "10.213"
 PODS_PREFIX = "10.214"
-#: The pods' /24 is divided into four /26.
-MOST_NODES = 4
 TRIES = 50
 TIMEOUT_S = 20.0
 
