@@ -1,10 +1,10 @@
 """The state of one cycle that its stages share: simulation, queues, pending work and plan.
 
 Stages are functions on a Session (`allocate`, `reclaim`). They place pods in the simulation and
-record decisions with `admit` and `evict`, so usage, placements and plan never disagree.
+record decisions with `admit` and in `draft`, so usage, placements and plan never disagree.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
@@ -21,15 +21,14 @@ from extender.policy.placement.topology import TopologyDomains
 from extender.policy.plan import (
     ALL_STAGES,
     Admission,
-    Eviction,
     HeldBack,
-    Move,
     Placement,
     Plan,
     Settings,
     Stage,
     State,
 )
+from extender.policy.plan_draft import PlanDraft
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import is_ever_allowed
 from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, tally_of
@@ -49,8 +48,7 @@ class Session:
     `pending` are the workloads to be placed, except `deferred`, which are served after reclaim,
     `yielding`, which are served after preemption, and `left_out`, which are not served in this
     round but count in the shares. `blocked` are those of which a chunk did not fit in `allocate`,
-    by pool. `is_any_above_share`: work starts that lifts its queue above its share. `gone` are the
-    UIDs of pods that this cycle evicts or moves, or of which it drops the nomination.
+    by pool. `is_any_above_share`: work starts that lifts its queue above its share.
     """
 
     snapshot: Snapshot
@@ -71,14 +69,8 @@ class Session:
     has_preempted: bool = False
     is_any_above_share: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
-    drops: list[str] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)
+    draft: PlanDraft = field(default_factory=PlanDraft)
     leaving_pools: set[str] = field(default_factory=set)
-    _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
-    _evictions: list[Eviction] = field(default_factory=list)
-    _moves: list[Move] = field(default_factory=list)
-    _with_victims: set[str] = field(default_factory=set)
-    _shrinking: set[str] = field(default_factory=set)
     _cut: dict[str, Stage] = field(default_factory=dict)
     _incomplete: dict[str, Refused] = field(default_factory=dict)
     _held_back: dict[str, HeldBack] = field(default_factory=dict)
@@ -96,7 +88,7 @@ class Session:
         self.capacity_bound = CapacityBound(snapshot.nodes, node_filter, topologies)
         self.shortages = Shortages(self.places, self.capacity_bound)
         self.queues = build_queues(snapshot)
-        future = Future(snapshot, self.sim, self.places, self.queues, self._placed, self.gone)
+        future = Future(snapshot, self.sim, self.places, self.queues, self.draft)
         self.firsts = FirstKinds(snapshot, self.queues)
         self.reservations = Reservations(future, self.settings, self.firsts)
         overdue = find_overdue(snapshot, self.settings.held_since)
@@ -258,58 +250,9 @@ class Session:
         self, workload: WorkloadView, placements: Iterable[Placement], state: State
     ) -> None:
         """Put placements into the plan that the simulation and the queues already count."""
-        self._placed.setdefault((workload.key, state), []).extend(placements)
+        self.draft.place(workload.key, placements, state)
         if state == "reserved" and self.places.pod_affinity:
             self.places.pod_affinity.start(placement.pod for placement in placements)
-
-    def replace(self, key: str, old: Sequence[Placement], new: Sequence[Placement]) -> None:
-        """Replace nominated placements of the workload, as the caller did in the simulation."""
-        gone = {id(placement) for placement in old}
-        placed = self._placed[key, "nominated"]
-        placed[:] = [*(each for each in placed if id(each) not in gone), *new]
-
-    def nominated_now(self, key: str) -> Sequence[Placement]:
-        """The placements that this cycle nominates for the workload."""
-        return self._placed.get((key, "nominated"), ())
-
-    def reserved_now(self, key: str) -> Sequence[Placement]:
-        """The placements that this cycle reserves for the workload."""
-        return self._placed.get((key, "reserved"), ())
-
-    def placed_now(self, key: str) -> list[Placement]:
-        """All placements of the workload in this cycle."""
-        return [*self.reserved_now(key), *self.nominated_now(key)]
-
-    def served(self) -> set[str]:
-        """Keys of all workloads with pods that this cycle places."""
-        return {key for key, _ in self._placed}
-
-    def has_victims(self, key: str) -> bool:
-        """Whether this cycle evicts or moves pods of the workload."""
-        return key in self._with_victims
-
-    def is_shrinking(self, key: str) -> bool:
-        """Whether this cycle evicts pods of the workload without a new placement."""
-        return key in self._shrinking
-
-    def evict(self, eviction: Eviction) -> None:
-        """Put an eviction into the plan; that of a nominated pod gives its nomination up."""
-        self._evictions.append(eviction)
-        self.gone.add(eviction.pod.uid)
-        self._shrinking.add(eviction.workload)
-        self._with_victims.add(eviction.workload)
-
-    def move(self, move: Move) -> None:
-        """Put a move into the plan."""
-        self._moves.append(move)
-        self.gone.add(move.pod.uid)
-        self._with_victims.add(move.workload)
-
-    def keep(self, uids: Collection[str]) -> None:
-        """Remove the evictions and moves of these pods; `has_victims` and `is_shrinking` stay."""
-        self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
-        self._moves = [each for each in self._moves if each.pod.uid not in uids]
-        self.gone.difference_update(uids)
 
     def hold_back(
         self, pods: Iterable[PodView], workloads: Iterable[WorkloadView], project: str = ""
@@ -328,24 +271,13 @@ class Session:
             sentence = sentence or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
         return sentence
 
-    def nodes_in_plan(self) -> Iterator[str]:
-        """The nodes on which this cycle places, evicts or moves pods."""
-        yield from (place.node for placed in self._placed.values() for place in placed)
-        yield from (eviction.pod.node for eviction in self._evictions)
-        for move in self._moves:
-            yield from (move.pod.node, move.placement.node)
-
-    def has_leaving_pods(self) -> bool:
-        """Whether this cycle evicts or moves a pod."""
-        return bool(self._evictions or self._moves)
-
     def plan(self) -> Plan:
         """The plan so far. Shares show the snapshot's own usage."""
-        given_up = self._given_up()
-        evictions = [each for each in self._evictions if each.workload not in given_up]
-        plan = Plan(evictions=evictions, moves=self._moves, drops=[*self.drops, *given_up])
+        draft, given_up = self.draft, self.draft.given_up()
+        evictions = [each for each in draft.evictions if each.workload not in given_up]
+        plan = Plan(evictions=evictions, moves=draft.moves, drops=[*draft.drops, *given_up])
         plan.held_back = [self._held_back[uid] for uid in sorted(self._held_back)]
-        for (key, state), placements in self._placed.items():
+        for (key, state), placements in draft.placed.items():
             if key not in given_up:
                 workload = self.snapshot.workloads[key]
                 plan.admissions.append(Admission(workload, tuple(placements), state))
@@ -357,17 +289,6 @@ class Session:
             for queue in queues.by_name.values():
                 plan.shares[queue.name, pool] = queue.as_share()
         return plan
-
-    def _given_up(self) -> dict[str, Refused]:
-        """By key, why nominations of earlier cycles are given up for other work."""
-        return {
-            each.workload: Refused(
-                Reason.WAITING_FOR_TURN,
-                f"{each.workload}: its promised place goes to other work; {each.note}".rstrip("; "),
-            )
-            for each in self._evictions
-            if each.pod.state == "nominated"
-        }
 
     def _free_terminating(self) -> None:
         """Free, in the later table, what terminating pods and rows without a pod hold.

@@ -53,12 +53,16 @@ def allocate_deferred(preemption: Preemption) -> None:
     deferred, session.deferred = session.deferred, []
     preemption.count_leaving()
     # A workload that loses pods in this cycle does not grow in it.
-    with_victims = [pending for pending in deferred if session.has_victims(pending.workload.key)]
-    growing = [pending for pending in deferred if not session.has_victims(pending.workload.key)]
+    with_victims = [
+        pending for pending in deferred if session.draft.has_victims(pending.workload.key)
+    ]
+    growing = [
+        pending for pending in deferred if not session.draft.has_victims(pending.workload.key)
+    ]
     left = _allocate(session, growing, may_defer=False)
     session.pending = [*session.pending, *with_victims, *left]
     # A workload that grows in this cycle loses no pods in it.
-    preemption.bar(session.served())
+    preemption.bar(session.draft.served())
     if session.places.pod_affinity:
         # A started pod may satisfy the affinity of nominated pods, which then need fewer victims.
         preemption.review(is_changed=True)

@@ -75,14 +75,14 @@ def _may_start(session: Session, workload: WorkloadView, placed: Sequence[Placem
     """Whether the placed pods may start at once. Surplus pods of a gang may not while its minimum
     is still nominated."""
     key, snapshot = workload.key, session.snapshot
-    if not session.nominated_now(key) and key not in tally_of(snapshot).nominated:
+    if not session.draft.nominated_of(key) and key not in tally_of(snapshot).nominated:
         return True
     runs = [
         pod
         for pod in workload.pods
         if pod.node and pod.state != "nominated" and not pod.is_terminating
     ]
-    starts = [each.pod for each in (*session.reserved_now(key), *placed)]
+    starts = [each.pod for each in (*session.draft.reserved_of(key), *placed)]
     return is_satisfied(workload, [*runs, *starts])
 
 

@@ -112,10 +112,10 @@ class _Pool:
         waiting = chain(session.pending, session.deferred, session.yielding)
         if any(map(self._could_run, waiting)):
             return False
-        if any(map(self._is_here, chain(snapshot.kept, session.nodes_in_plan()))):
+        if any(map(self._is_here, chain(snapshot.kept, session.draft.nodes()))):
             return False
         for workload in snapshot.workloads.values():
-            if session.is_shrinking(workload.key) and self.name in workload.pools:
+            if session.draft.is_shrinking(workload.key) and self.name in workload.pools:
                 return False
             for pod in workload.pods:
                 if pod.state == "bound" and pod.demand.wants_gpu:
@@ -225,7 +225,7 @@ class _Pool:
             pod = candidates.pods[p]
             session.sim.evict(ix, pod, pod.cards)
             workload = candidates.workloads[candidates.owner[p]].key
-            session.move(Move(placement, workload, Reason.NODE_EMPTIED, "", ""))
+            session.draft.move(Move(placement, workload, Reason.NODE_EMPTIED, "", ""))
 
 
 def _holds_more(placement: Placement) -> bool:

@@ -49,8 +49,7 @@ def resolve_nominations(session: Session) -> None:
             why = leaving.describe_wait(nomination.workload, nomination.pods)
             session.waits[key] = Refused(Reason.WAITING_FOR_VICTIMS, f"{key}: {why}")
         else:
-            session.drops.append(key)
-            session.gone.update(pod.uid for pod in nomination.pods)
+            session.draft.drop(key, nomination.pods)
             _uncharge(session, nomination)
             session.waits[key] = Refused(
                 Reason.WAITING_FOR_TURN, f"{key}: its promised place will not come free"

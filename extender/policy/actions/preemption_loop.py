@@ -93,7 +93,7 @@ class PreemptionLoop:
         session, workload = self.session, pending.workload
         if workload.doubt is not None:
             return workload.doubt
-        if session.is_shrinking(workload.key):
+        if session.draft.is_shrinking(workload.key):
             return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
             waits_s = workload.preemption_delay_s

@@ -22,12 +22,12 @@ def evict_stale_gangs(session: Session) -> None:
             continue
         stale_s = snapshot.now_s - workload.stale_since
         live = live_pods(workload)
-        if not live or stale_s < workload.stale_grace_s or session.has_victims(key):
+        if not live or stale_s < workload.stale_grace_s or session.draft.has_victims(key):
             continue
         if not session.budgets.allow_stop(live):
             session.hold_back(live, [workload] * len(live))
             continue
-        placed = [placement.pod for placement in session.placed_now(key)]
+        placed = [placement.pod for placement in session.draft.placed_of(key)]
         if not is_satisfied(workload, {pod.uid: pod for pod in (*live, *placed)}.values()):
             _evict(session, workload, live, stale_s)
 
@@ -36,7 +36,7 @@ def _evict(session: Session, workload: WorkloadView, live: list[PodView], stale_
     note = f"below its minimum for {stale_s} s, {workload.stale_grace_s} s are allowed"
     session.budgets.take(live)
     for pod in live:
-        session.evict(Eviction(pod, workload.key, Reason.GANG_STALE, "", note))
+        session.draft.evict(Eviction(pod, workload.key, Reason.GANG_STALE, "", note))
         ix = session.sim.later.cards.ix.get(pod.node)
         pool = held_pool(session.snapshot, pod)
         leaf = session.queues[pool].leaf_of(workload) if pool in session.queues else None

@@ -5,7 +5,7 @@ Only the expected run times that users stated give known ends. Where these do no
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -15,7 +15,8 @@ from msgspec import Struct
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.placer import Placer
 from extender.policy.placement.simulation import Cards, Simulation
-from extender.policy.plan import Placement, State
+from extender.policy.plan import Placement
+from extender.policy.plan_draft import PlanDraft
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.tree import PoolQueues, tally_of
 from extender.policy.workloads.pending import Pending
@@ -38,15 +39,14 @@ class End(Struct, gc=False):
 
 @dataclass(slots=True)
 class Future:
-    """The state of the cycle: running pods, in `placed` the reservations and nominations, and in
-    `gone` the UIDs of pods that have lost their places: these are free already."""
+    """The state of the cycle: running pods, and in `draft` the placements so far and the pods that
+    have lost their places: these are free already."""
 
     snapshot: Snapshot
     sim: Simulation
     places: Placer
     queues: Mapping[str, PoolQueues]
-    placed: Mapping[tuple[str, State], Sequence[Placement]]
-    gone: Collection[str]
+    draft: PlanDraft
 
     def stated_ends(self, pool: str, until_s: int) -> list[End]:
         """The pods with a stated end up to `until_s`, the earliest first.
@@ -61,7 +61,7 @@ class Future:
             if end.end_s is not None and end.end_s <= until_s
         ]
         ix_of, pool_of = self.sim.now.cards.ix, self.sim.now.pool
-        for (key, state), placements in self.placed.items():
+        for (key, state), placements in self.draft.placed.items():
             workload = snapshot.workloads[key]
             if state != "reserved" or workload.expected_run_s is None:
                 continue
@@ -141,15 +141,6 @@ class Future:
             cards.give_back(ix, idle)
         return found
 
-    def is_served(self, key: str) -> bool:
-        """Whether the workload is reserved or nominated in this cycle."""
-        return (key, "reserved") in self.placed or (key, "nominated") in self.placed
-
-    def n_placed(self, key: str) -> int:
-        """How many pods of the workload are reserved or nominated in this cycle."""
-        states: tuple[State, ...] = "reserved", "nominated"
-        return sum(len(self.placed.get((key, state), ())) for state in states)
-
     def _ends_of(self, workload: WorkloadView, pool: str) -> Iterator[End]:
         """The ends of the workload's pods in the pool that are to stay.
 
@@ -161,7 +152,7 @@ class Future:
         ix_of, pool_of = self.sim.now.cards.ix, self.sim.now.pool
         leaf = self.queues[pool].leaf_of(workload)
         for pod in workload.pods:
-            if pod.is_terminating or pod.state not in _PLACED or pod.uid in self.gone:
+            if pod.is_terminating or pod.state not in _PLACED or pod.uid in self.draft.gone:
                 continue
             ix = ix_of.get(pod.node)
             if ix is None or pool_of[ix] != pool:

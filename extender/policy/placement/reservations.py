@@ -232,7 +232,7 @@ class Reservations:
             key = pool, leaf.project, workload.kind in FIRST_KINDS
             known = self._held_off.get(key)
             if known is None or known[0].workload.priority < workload.priority:
-                n_placed = self.future.n_placed(workload.key)
+                n_placed = len(self.future.draft.placed_of(workload.key))
                 self._held_off[key] = self.take_back(leaf, pending, pool, ()), n_placed
 
     def _would_be_preempted(self, leaf: Queue, workload: WorkloadView, pool: str) -> bool:
@@ -243,7 +243,7 @@ class Reservations:
         held_off = (self._held_off.get((pool, leaf.project, first)) for first in (True, False))
         return any(
             take_back.could_preempt(leaf, workload)
-            and self.future.n_placed(take_back.workload.key) == n_placed
+            and len(self.future.draft.placed_of(take_back.workload.key)) == n_placed
             for take_back, n_placed in filter(None, held_off)
         )
 
@@ -345,7 +345,7 @@ class Reservations:
             yield
         finally:
             open_pools.discard(pool)
-            if not self.future.is_served(kept.key):
+            if not self.future.draft.placed_of(kept.key):
                 self._kept[pool] = kept
                 self._hold(kept, 1)
 

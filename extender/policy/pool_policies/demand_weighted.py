@@ -165,7 +165,7 @@ class _Surplus:
 
     def evict(self) -> None:
         """Evict as few pods above the shares as possible, in each workload those that ran least."""
-        candidates, has_victims = self.candidates, self.session.has_victims
+        candidates, has_victims = self.candidates, self.session.draft.has_victims
         protection = protected_by(self.session, candidates, own_reclaim_minimum_s)
         for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
             if _is_surplus(candidates.leaves[w]) and not has_victims(candidates.workloads[w].key):
@@ -216,7 +216,9 @@ class _Surplus:
             held, share = count_gpus(leaf.held[GPU]), format_gpus(leaf.share[GPU])
             note = f"{leaf.name} holds {held} of its share of {share}"
             for pod in pods:
-                self.session.evict(Eviction(pod, workload.key, Reason.RECLAIMED, preemptor, note))
+                self.session.draft.evict(
+                    Eviction(pod, workload.key, Reason.RECLAIMED, preemptor, note)
+                )
 
     def _evict_surplus_of(self, w: int, protection: bytearray) -> None:
         """Evict unit by unit until the workload is within its share, then keep needless victims."""

@@ -162,7 +162,7 @@ class _PriorityLine:
         if session.is_spent():
             session.cut(workload.key, "allocate")
             return False
-        if session.is_shrinking(workload.key):
+        if session.draft.is_shrinking(workload.key):
             # A workload that loses pods starts none in the same cycle.
             return False
         if not self.is_blocked or (has_preemption and workload.is_preemptible):

@@ -181,7 +181,7 @@ class _DemandReader:
         nodes = session.snapshot.nodes
         live = live_pods(workload)
         here = [pod for pod in live if held_pool(session.snapshot, pod) == pool]
-        new = [p for p in session.placed_now(workload.key) if not p.pod.node]
+        new = [p for p in session.draft.placed_of(workload.key) if not p.pod.node]
         live += [p.pod for p in new]
         here += [p.pod for p in new if nodes.pool[nodes.cards.ix[p.node]] == pool]
         return live, here

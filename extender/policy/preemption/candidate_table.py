@@ -35,7 +35,7 @@ def find_candidates(session: Session, pool: str) -> Candidates:
         if workload.is_preemptible:
             as_nominated = nominated.get(workload.key)
             layout.add(as_nominated or workload, "nominated" if as_nominated else "bound")
-    layout.finish(session.served() - nominated.keys())
+    layout.finish(session.draft.served() - nominated.keys())
     return layout.candidates
 
 
@@ -44,10 +44,10 @@ def _nominated(session: Session) -> dict[str, WorkloadView]:
     nominated: with these pods alone, as if all of them were needed and started now. No disruption
     budget protects them."""
     found, now_s = {}, session.snapshot.now_s
-    for key in tally_of(session.snapshot).nominated - {*session.drops}:
+    for key in tally_of(session.snapshot).nominated - {*session.draft.drops}:
         workload = session.snapshot.workloads[key]
         pods = [pod for pod in workload.pods if pod.node]
-        placed = (*pods, *(placement.pod for placement in session.placed_now(key)))
+        placed = (*pods, *(placement.pod for placement in session.draft.placed_of(key)))
         if all(pod.state == "nominated" and not pod.is_terminating for pod in placed):
             change: dict[str, Any] = {"budgets": (), "is_controlled": False, "started_at": now_s}
             views = tuple(replace(pod, **change) for pod in pods)
@@ -89,7 +89,7 @@ class _Layout:
                 if ix >= 0 and pools[ix] == pool:
                     places.append((ix, pod))
         leaf = self.leaf_of(workload) if places else None
-        if leaf is None or (len(places) < n_live and self.session.has_victims(workload.key)):
+        if leaf is None or (len(places) < n_live and self.session.draft.has_victims(workload.key)):
             return
         if len(places) > 1:
             places = [(ix_of[pod.node], pod) for pod in in_eviction_order(pod for _, pod in places)]

@@ -69,7 +69,7 @@ class CommittedSolutions:
         for p, placement in statement.moving.items():
             assert placement is not None
             mover = candidates.workloads[candidates.owner[p]].key
-            session.move(Move(placement, mover, Reason.MOVED, request.key, ""))
+            session.draft.move(Move(placement, mover, Reason.MOVED, request.key, ""))
         candidates.bar_all((request.key,))
         has_to_wait = self._has_to_wait(request, statement)
         state: State = "nominated" if has_to_wait else "reserved"
@@ -104,7 +104,7 @@ class CommittedSolutions:
             beside = dict.fromkeys(s for node in before.values() for s in by_node.get(node, ()))
             each.solution.review([other for other in beside if other is not each.solution])
             kept = before.keys() - {pods[p].uid for p in statement.leaving()}
-            self.session.keep(kept)
+            self.session.draft.keep(kept)
             is_any_kept = is_any_kept or bool(kept)
         for each in self._all:
             self._update_placements(each)
@@ -123,7 +123,7 @@ class CommittedSolutions:
         """Update the plan with the preemptor's current placements."""
         placements = each.solution.statement.placements
         if placements != each.placements:
-            self.session.replace(each.solution.request.key, each.placements, placements)
+            self.session.draft.replace(each.solution.request.key, each.placements, placements)
             each.placements = placements
             nodes = {placement.pod.uid: placement.node for placement in placements}
             each.solution.request.pending.nodes.update(nodes)
@@ -134,7 +134,7 @@ class CommittedSolutions:
         note = rule.explain(request, candidates.leaves[unit.w])
         for p in unit.pods:
             pod = candidates.pods[p]
-            self.session.evict(Eviction(pod, victim, rule.reason, request.key, note))
+            self.session.draft.evict(Eviction(pod, victim, rule.reason, request.key, note))
 
     def count_leaving(self) -> None:
         """Count evicted pods in `Queue.leaving`: work that starts now must leave room for them."""
@@ -155,7 +155,7 @@ class CommittedSolutions:
     def _has_to_wait(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether an evicted pod still holds a placement, or may hold one."""
         session, now = self.session, self.session.sim.now
-        if statement.units or statement.moving or session.has_leaving_pods():
+        if statement.units or statement.moving or session.draft.has_leaving_pods():
             return True
         if any(is_over(now, now.cards.ix[place.node]) for place in statement.placements):
             return True

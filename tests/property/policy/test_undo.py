@@ -90,7 +90,7 @@ def _solved(cluster: Cluster) -> tuple[Solver, list[Solution]]:
 
 def _requests(session: Session) -> Iterator[PreemptionRequest]:
     for pending in session.pending:
-        if not session.placed_now(pending.workload.key):
+        if not session.draft.placed_of(pending.workload.key):
             leaf = session.queue_of(pending.workload, "default")
             nearness = session.places.nearness(pending.workload, pending.chunk)
             is_alike = len(pending.shapes) == 1 and nearness is None
@@ -114,7 +114,7 @@ def _state(context: PoolContext, statements: Iterable[Statement]) -> dict[str, s
     }
     parts["queues"] = [(q.name, q.allocated, q.allocated_np) for q in candidates.queues]
     parts["log"] = session.sim.checkpoint()
-    parts["served"] = sorted(session.served())
+    parts["served"] = sorted(session.draft.served())
     for moment, table in (("now", session.sim.now), ("later", session.sim.later)):
         parts[moment] = (
             table.cards.card_free,
