@@ -1,22 +1,15 @@
 """Departments, projects and node pools: their figures, and which pods and nodes belong to which.
 
-`extender.state.figures` reads the figures. `problems()` reports malformed ones, so a typing error
-never stops a queue.
+`figures` reads the figures of queues, `node_pools` the policies of node pools. `problems()` reports
+malformed figures, so a typing error never stops a queue.
 """
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from extender.api import kinds
 from extender.api.classes import class_refusal
-from extender.api.kinds import (
-    GpuDepartment,
-    GpuNodePool,
-    GpuNodePoolSpec,
-    GpuProject,
-    PoolFigures,
-)
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, PoolFigures
 from extender.api.names import DEFAULT_POOL
 from extender.api.reasons import Reason, Refused
 from extender.state.figures import (
@@ -29,79 +22,21 @@ from extender.state.figures import (
 )
 from extender.state.model import (
     Amounts,
-    ElasticView,
     Figures,
-    JobOrder,
-    PlacementRule,
-    PoolPolicy,
     PoolQuota,
     PoolView,
     QueueView,
     department_queue,
     max_grace_s,
 )
+from extender.state.node_pools import UNDESCRIBED, read_pool
 from extender.state.pods.facts import PodFacts, unix_s
 from extender.state.problems import Problem
-
-#: Values in a GpuNodePool -> the words of policy and scenario files for them.
-PLACEMENTS: Final[Mapping[kinds.PlacementRule, PlacementRule]] = {
-    "BinPack": "binpack",
-    "Spread": "spread",
-    "LeastFragmentation": "fgd",
-    "BestFit": "best-fit",
-    "FirstFit": "first-fit",
-}
-POLICIES: Final[Mapping[kinds.PoolPolicy, PoolPolicy]] = {
-    "FairShare": "fairshare",
-    "DemandWeighted": "demand-weighted",
-    "Priority": "priority",
-}
-JOB_ORDERS: Final[Mapping[kinds.JobOrder, JobOrder]] = {"Fifo": "fifo", "StrictFifo": "strict-fifo"}
 
 V = TypeVar("V", QueueView, PoolView)
 
 #: In place of figures that never were valid: the queue gets nothing until they are corrected.
 _NO_FIGURES = PoolQuota(gpu=Figures(limit=0, weight=0))
-
-
-def _read_pool(name: str, spec: GpuNodePoolSpec) -> PoolView:
-    """The node pool's policy, from its object."""
-    return PoolView(
-        name,
-        gpu_placement=PLACEMENTS[spec.placement.gpu],
-        policy=POLICIES[spec.policy],
-        has_preemption=spec.preemption == "Enabled",
-        job_order=JOB_ORDERS[spec.job_order],
-        usage_weight_milli=10 * spec.time_based_fair_share.weight_percent,
-        disruption_budget_s=spec.disruption_budget_seconds,
-        max_grace_s=spec.max_termination_grace_seconds,
-        reclaim_band_percent=spec.reclaim_band_percent,
-        checkpoint_s=spec.checkpoint_seconds,
-        consolidate_after_s=60 * spec.elastic.consolidate_after_minutes if spec.elastic else 0,
-        elastic=_read_elastic(spec) if spec.policy == "FairShare" else None,
-    )
-
-
-def _read_elastic(spec: GpuNodePoolSpec) -> ElasticView | None:
-    if spec.elastic is None:
-        return None
-    node = spec.elastic.node
-    return ElasticView(
-        max_nodes=spec.elastic.max_nodes,
-        n_gpus=node.gpus,
-        card_mib=node.gpu_memory_mib,
-        card_model=node.gpu_model,
-        cpu_milli=node.cpu * 1000,
-        memory_mib=node.memory_gib * 1024,
-        selector=tuple(sorted(spec.node_selector.items())),
-        labels=tuple(sorted({**node.labels, **spec.node_selector}.items())),
-        provisioning_class=spec.elastic.provisioning_class,
-        reads_pods=spec.elastic.trigger == "UnschedulablePods",
-    )
-
-
-#: The default node pool while it has no object.
-_UNDESCRIBED: Final = _read_pool(DEFAULT_POOL, GpuNodePoolSpec())
 
 
 class Queues:
@@ -113,7 +48,7 @@ class Queues:
         self.pools: dict[str, GpuNodePool] = {}
         self.department_views: Mapping[str, QueueView] = {}
         self.project_views: Mapping[str, QueueView] = {}
-        self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: _UNDESCRIBED}
+        self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: UNDESCRIBED}
         #: Queue -> node pool -> decayed past use, in millionths of the pool's capacity.
         self.past_use: Mapping[str, Mapping[str, Amounts]] = {}
         #: Goes up with every change of a spec, or of the month's use in a project's status.
@@ -208,7 +143,7 @@ class Queues:
         if before is not None and _has_same_spec(before, pool):
             return False
         self.n_changes += 1
-        self.pool_views = _with(self.pool_views, _read_pool(name, pool.spec))
+        self.pool_views = _with(self.pool_views, read_pool(name, pool.spec))
         self._pools_for.clear()
         return before is None or before.spec.node_selector != pool.spec.node_selector
 
@@ -224,7 +159,7 @@ class Queues:
         self._pools_for.clear()
         self.pool_views = _without(self.pool_views, name)
         if name == DEFAULT_POOL:
-            self.pool_views = _with(self.pool_views, _UNDESCRIBED)
+            self.pool_views = _with(self.pool_views, UNDESCRIBED)
 
     def pool_of(self, labels: Mapping[str, str]) -> str:
         """The first pool by name with a matching selector; else the first without a selector."""
