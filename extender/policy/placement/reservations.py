@@ -40,10 +40,10 @@ from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack
 from extender.policy.plan import Settings
 from extender.policy.queues.min_runtime import preempt_minimum_s
-from extender.policy.queues.queue import RESOURCES, Queue
-from extender.policy.queues.tree import PoolQueues
+from extender.policy.queues.queue import Queue
 from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
-from extender.policy.workloads.pending import Pending, has_waited_long, pending_since
+from extender.policy.workloads.larger_than_share import is_deserved, may_exceed_share
+from extender.policy.workloads.pending import Pending, pending_since
 from extender.state.model import GPU, WorkloadView
 
 #: Seconds for which cards may be idle before a known start, and the waiting time in seconds before
@@ -301,7 +301,7 @@ class Reservations:
         may exceed their share for it."""
         if pending.need()[GPU] <= MILLI_PER_GPU or pending.is_surplus:
             return False
-        is_within = all(_is_deserved(queue, pending) for queue in leaf.chain)
+        is_within = all(is_deserved(queue, pending) for queue in leaf.chain)
         return is_within or self._may_exceed_share(leaf, pending, pool)
 
     def _drain_range(self, leaf: Queue, pending: Pending, pool: str) -> tuple[int, int] | None:
@@ -317,21 +317,8 @@ class Reservations:
         return None
 
     def _may_exceed_share(self, leaf: Queue, pending: Pending, pool: str) -> bool:
-        """Whether the workload is larger than what one of its queues deserves but may run anyway.
-
-        It must have waited long. Each such queue must have held less than its share lately, and
-        must find enough GPUs beside the used quotas of others, since these are served first.
-        """
-        need = pending.need()
-        exceeded = [queue for queue in leaf.chain if not _is_deserved(queue, pending)]
-        if not exceeded or not has_waited_long(pending.workload, self.future.snapshot.now_s):
-            return False
-        queues = self.future.queues[pool]
-        return all(
-            queue.may_exceed_share(need)
-            and need[GPU] <= _beside_used_quotas(queues, queue, exceeded)
-            for queue in exceeded
-        )
+        future = self.future
+        return may_exceed_share(leaf, pending, future.queues[pool], future.snapshot.now_s)
 
     @contextmanager
     def _lifted(self, kept: BackfillReservation, pool: str) -> Iterator[None]:
@@ -385,27 +372,3 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
 def _is_ungated(pending: Pending) -> bool:
     """Whether any pod of the next chunk is ungated, so that an autoscaler sees it."""
     return not all(pod.is_gated for pod in pending.chunk)
-
-
-def _beside_used_quotas(queues: PoolQueues, queue: Queue, exceeded: Sequence[Queue]) -> int:
-    """The milli-GPUs that the used quotas of the sibling queues leave to the queue.
-
-    The whole is what the parent deserves of the pool; if it is in `exceeded`, what is left to it by
-    this rule.
-    """
-    parent = queue.parent
-    if parent is None:
-        whole, siblings = queues.capacity[GPU], queues.roots
-    else:
-        whole, siblings = min(parent.deserves[GPU], queues.capacity[GPU]), parent.children
-        if parent in exceeded:
-            whole = _beside_used_quotas(queues, parent, exceeded)
-    return whole - sum(
-        min(each.quota[GPU], each.share[GPU]) for each in siblings if each is not queue
-    )
-
-
-def _is_deserved(queue: Queue, pending: Pending) -> bool:
-    """Whether the next chunk alone is within what the queue deserves."""
-    need = pending.need()
-    return all(need[r] <= queue.deserves[r] for r in RESOURCES if need[r])
