@@ -15,7 +15,6 @@ from extender.view.picture import Picture, asked_memory, waits
 NOT_IN_LINE: Final = frozenset(
     {
         Reason.GANG_INCOMPLETE,
-        Reason.GANG_SIZE_UNKNOWN,
         Reason.UNKNOWN_NODE_POOL,
         Reason.UNKNOWN_PROJECT,
         Reason.UNKNOWN_TOPOLOGY,
@@ -28,7 +27,7 @@ NOT_IN_LINE: Final = frozenset(
 )
 
 
-def line_of(picture: Picture) -> list[str]:
+def _line_of(picture: Picture) -> list[str]:
     """Keys of the workloads that wait for room, the next one first."""
     waits_of, workloads = picture.plan.waits, picture.snapshot.workloads
     return [
@@ -40,7 +39,7 @@ def line_of(picture: Picture) -> list[str]:
 
 def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
     """The workload's position in the queue; None if it has none."""
-    line = line_of(picture)
+    line = _line_of(picture)
     if workload.key not in line:
         return None
     workloads, ahead = picture.snapshot.workloads, line[: line.index(workload.key) + 1]
@@ -68,7 +67,7 @@ def waiting(
 ) -> Iterator[Waiting]:
     """Every pending workload, in queue order. With a namespace, only its workloads are named; of
     others the project, size and reason are included, or nothing if `is_own_only`."""
-    line = line_of(picture)
+    line = _line_of(picture)
     positions = {key: position for position, key in enumerate(line, 1)}
     apart = [key for key in picture.plan.waits if key not in positions]
     for key in [*line, *sorted(apart)]:

@@ -251,7 +251,6 @@ def test_a_kept_replica_is_not_preemptible_and_not_named_as_what_might_make_room
     "reason",
     [
         Reason.GANG_INCOMPLETE,
-        Reason.GANG_SIZE_UNKNOWN,
         Reason.UNKNOWN_NODE_POOL,
         Reason.UNKNOWN_PROJECT,
         Reason.UNKNOWN_TOPOLOGY,
