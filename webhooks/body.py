@@ -49,7 +49,7 @@ class TooLargeError(ValueError):
     """The body is too large, and its head has no request to answer."""
 
 
-def read_head(text: bytes) -> Request | None:
+def _read_head(text: bytes) -> Request | None:
     """The request without its objects, from the first part of a body; None if it is incomplete."""
     found = _OBJECT.search(text)
     if found is None:
@@ -108,7 +108,7 @@ class ReviewReader:
                 return b"".join(parts)
             parts.append(part)
             size += len(part)
-        head = read_head(b"".join(parts))
+        head = _read_head(b"".join(parts))
         if length is not None and length > _most(head):
             return await _drain(content, head, size)
         if head is None:

@@ -128,7 +128,7 @@ def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
 
 def _of_templates(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Warnings about the pods of any kind whose operator replaces an evicted pod."""
-    for template in pod_templates(patch.document["spec"], "spec").values():
+    for template in _pod_templates(patch.document["spec"], "spec").values():
         if _asks_for_gpu(template):
             yield from _pod_warnings(request, template, projects)
 
@@ -159,7 +159,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     """KubeRay creates a new cluster for each retry, up to `backoffLimit` of them."""
     spec = patch.document["spec"]
     cluster = spec.get("rayClusterSpec") or {}
-    ours = [each for each in pod_templates(cluster, "").values() if _asks_for_gpu(each)]
+    ours = [each for each in _pod_templates(cluster, "").values() if _asks_for_gpu(each)]
     for each in ours:
         yield from _pod_warnings(request, each, projects)
     yield from _early_deadline(spec if ours else {}, "this RayJob")
@@ -187,7 +187,7 @@ def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
 def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """The launcher fails when a worker is evicted, and the launcher's Job counts that failure."""
     spec = patch.document["spec"]
-    ours = [each for each in pod_templates(spec, "spec").values() if _asks_for_gpu(each)]
+    ours = [each for each in _pod_templates(spec, "spec").values() if _asks_for_gpu(each)]
     if not ours:
         return
     for each in ours:
@@ -265,7 +265,7 @@ def _asks_for_gpu(template: Document) -> bool:
     return makes_gpu_pods(msgspec.convert(template, PodTemplateSpec))
 
 
-def pod_templates(value: Any, path: str) -> dict[str, Document]:
+def _pod_templates(value: Any, path: str) -> dict[str, Document]:
     """The pod templates in a part of a document, by their paths."""
     if isinstance(value, list):
         inner = {f"{path}[{ix}]": each for ix, each in enumerate(value[:MAX_TEMPLATES])}
@@ -278,14 +278,14 @@ def pod_templates(value: Any, path: str) -> dict[str, Document]:
     return {
         found: template
         for at, each in inner.items()
-        for found, template in pod_templates(each, at).items()
+        for found, template in _pod_templates(each, at).items()
     }
 
 
 def _unread_keys(document: Document) -> list[str]:
     """Warnings about labels and annotations that are misspelt in a pod template, or that are on the
     object and belong on its pods."""
-    templates = pod_templates(document["spec"], "spec")
+    templates = _pod_templates(document["spec"], "spec")
     metas = {
         path: msgspec.convert(each, PodTemplateSpec).metadata for path, each in templates.items()
     }

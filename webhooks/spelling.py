@@ -70,7 +70,7 @@ MAX_KEYS: Final = 64
 MAX_WARNINGS: Final = 4
 
 
-def is_suspect(key: str) -> bool:
+def _is_suspect(key: str) -> bool:
     """Whether the key is checked here; the webhook's matchConditions send pods that have one."""
     return key.startswith(_PREFIX) or key[:3].lower() == "gpu"
 
@@ -110,7 +110,7 @@ def _of(
     mapping: Mapping[str, str] | None, what: str, read: frozenset[str], elsewhere: frozenset[str]
 ) -> Iterator[str]:
     other = "label" if what == "annotation" else "annotation"
-    suspects = [each for each in mapping or () if is_suspect(each) or each in _UNPREFIXED]
+    suspects = [each for each in mapping or () if _is_suspect(each) or each in _UNPREFIXED]
     for key in suspects[:MAX_KEYS]:
         if key in read:
             continue

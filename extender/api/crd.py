@@ -176,7 +176,7 @@ def _subresources(kind: type[msgspec.Struct]) -> Json:
     return {"subresources": {"status": {}}} if "status" in kind.__struct_fields__ else {}
 
 
-def file_name(definition: Definition) -> str:
+def _file_name(definition: Definition) -> str:
     """Name of the file with the kind's definition."""
     return f"{definition.plural}.yaml"
 
@@ -188,7 +188,7 @@ def render(body: Json) -> str:
 
 def rendered() -> dict[str, str]:
     """File name -> text, for all kinds and for the kustomization that lists them."""
-    files = {file_name(definition): render(crd(definition)) for definition in DEFINITIONS}
+    files = {_file_name(definition): render(crd(definition)) for definition in DEFINITIONS}
     files["kustomization.yaml"] = render(
         {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -76,7 +76,7 @@ def _plugin(nodes: list[Node]) -> PreflightFinding:
     return PreflightFinding("device plugin", State.OK, "all GPU nodes")
 
 
-def is_replicated(node: Node) -> bool:
+def _is_replicated(node: Node) -> bool:
     """Whether the device plugin gives one card to several pods."""
     replicas = node.labels.get(REPLICAS, "")
     return (replicas.isascii() and replicas.isdecimal() and int(replicas) > 1) or node.labels.get(
@@ -85,7 +85,7 @@ def is_replicated(node: Node) -> bool:
 
 
 def _sharing(nodes: list[Node]) -> Iterator[PreflightFinding]:
-    replicated = [each.name for each in nodes if is_replicated(each)]
+    replicated = [each.name for each in nodes if _is_replicated(each)]
     if replicated:
         found = f"time-slicing or MPS of the device plugin on {some(replicated)}"
         advice = (

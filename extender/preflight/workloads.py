@@ -62,7 +62,7 @@ def _without_project(facts: Facts) -> Iterator[PreflightFinding]:
 
 def _jobs(facts: Facts) -> PreflightFinding:
     doomed = [
-        f"{job.metadata.namespace}/{job.metadata.name}" for job in facts.jobs if would_die(job)
+        f"{job.metadata.namespace}/{job.metadata.name}" for job in facts.jobs if _would_die(job)
     ]
     if doomed:
         advice = (
@@ -73,7 +73,7 @@ def _jobs(facts: Facts) -> PreflightFinding:
     return PreflightFinding("Jobs and evictions", State.OK, f"{len(facts.jobs)} Jobs seen")
 
 
-def would_die(job: Job) -> bool:
+def _would_die(job: Job) -> bool:
     """Whether the Job requests GPUs, is not finished, and counts evictions as failures."""
     ended = any(
         each.get("type") in _ENDED and each.get("status") == "True"

@@ -99,7 +99,7 @@ def _kept(figure: int) -> str:
     return "the last good one is in force"
 
 
-def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
+def _weighed_by_quota(figures: PoolQuota) -> PoolQuota:
     """The figures with the quota as the over-quota weight."""
     gpu, cpu, memory = (
         replace(of, weight=of.quota if 0 < of.quota < UNLIMITED else 1) for of in figures.figures
@@ -110,7 +110,7 @@ def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
 def of_department(figures: PoolQuota) -> PoolQuota:
     """The figures of a department, weighted by quota. Departments without quota come last and share
     equally; with the demand-weighted policy each counts as if it had a quota of one GPU."""
-    weighed = replace(weighed_by_quota(figures), rank=0 if figures.gpu.quota else 1)
+    weighed = replace(_weighed_by_quota(figures), rank=0 if figures.gpu.quota else 1)
     if figures.gpu.quota:
         return weighed
     return replace(weighed, gpu=replace(weighed.gpu, weight=MILLI_PER_GPU))
@@ -119,7 +119,7 @@ def of_department(figures: PoolQuota) -> PoolQuota:
 def weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
     """The project, weighted by quota in these pools, where over-quota weights are disabled."""
     figures = {
-        pool: weighed_by_quota(quota) if pool in pools else quota
+        pool: _weighed_by_quota(quota) if pool in pools else quota
         for pool, quota in view.pools.items()
     }
     return replace(view, pools=figures)

@@ -97,7 +97,7 @@ def make_report(
         if record.account != PROJECT:
             report.pools_held += sum(sum(line.held) for line in record.lines)
             continue
-        for cell in cells_of(record):
+        for cell in _cells_of(record):
             key = tuple(getattr(cell, dimension) for dimension in by)
             rows.setdefault(key, Amounts()).add(cell, prices)
             report.total.add(cell, prices)
@@ -106,7 +106,7 @@ def make_report(
     return report
 
 
-def cells_of(record: GpuUsageSpec) -> Iterator[Cell]:
+def _cells_of(record: GpuUsageSpec) -> Iterator[Cell]:
     """The cells of a project's record with a held or lost amount."""
     over = {each.node_pool: each.held for each in record.over_quota}
     for hour in range(HOURS):

@@ -25,7 +25,7 @@ MOST_DECISIONS: Final = 1500
 RunOf = Callable[[WorkloadView], int | None]
 
 
-def stated_run(workload: WorkloadView) -> int | None:
+def _stated_run(workload: WorkloadView) -> int | None:
     """The run time that the user stated."""
     return workload.expected_run_s
 
@@ -41,7 +41,7 @@ class Ahead:
     that a caller can share its core."""
 
     picture: Picture
-    run_of: RunOf = stated_run
+    run_of: RunOf = _stated_run
     pause: Callable[[], None] = never
     starts: dict[str, int] = field(default_factory=dict)
     is_cut: bool = False

@@ -56,7 +56,7 @@ class Outlook:
     is_cut: bool = False
 
 
-def unstated_of(
+def _unstated_of(
     picture: Picture, workload: WorkloadView, *, is_waiting: bool | None = None
 ) -> Counter[str]:
     """Milli-GPU by node pool of the workload's pods that do not state how long they run, or have
@@ -114,7 +114,7 @@ class Foresight:
         """Milli-GPU by node pool of running pods without a stated run time."""
         found: Counter[str] = Counter()
         for workload in self.picture.snapshot.workloads.values():
-            found.update(unstated_of(self.picture, workload, is_waiting=False))
+            found.update(_unstated_of(self.picture, workload, is_waiting=False))
         return found
 
     @cached_property
@@ -127,7 +127,7 @@ class Foresight:
             workload = self.picture.snapshot.workloads.get(key)
             if workload is None:
                 continue
-            for pool, milli in unstated_of(self.picture, workload, is_waiting=True).items():
+            for pool, milli in _unstated_of(self.picture, workload, is_waiting=True).items():
                 listed = found.setdefault(pool, [])
                 listed.append((starts[key], milli + (listed[-1][1] if listed else 0)))
         return found
@@ -136,7 +136,7 @@ class Foresight:
         """Milli-GPU, in the one of the workload's node pools that has most, of pods without a
         stated run time on which its start depends: of other workloads, those that run and those
         that the run ahead starts before it."""
-        own = unstated_of(self.picture, workload, is_waiting=False)
+        own = _unstated_of(self.picture, workload, is_waiting=False)
         outlook, start_s = self.outlook, 0
         if outlook is not None and workload.key in outlook.seen:
             start_s = outlook.starts.get(workload.key, outlook.made_s + HORIZON_S)

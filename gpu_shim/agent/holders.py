@@ -117,7 +117,7 @@ def holder_pod(style: Style, index: int) -> dict[str, Any]:
     }
 
 
-def is_holder(given: Given, style: Style) -> bool:
+def _is_holder(given: Given, style: Style) -> bool:
     """Whether the pod is a holder, needed or not."""
     return given.namespace == style.namespace and given.name.startswith(f"{PREFIX}-")
 
@@ -134,7 +134,7 @@ def holds_of(
     }
     holds, strangers = list[Hold](), list[str]()
     for each in given:
-        if is_holder(each, style):
+        if _is_holder(each, style):
             if each.name in index_of:
                 holds.append(Hold((index_of[each.name],), each.uuids[:1]))
         elif (indices := whole.get((each.namespace, each.name))) is not None:
@@ -209,7 +209,7 @@ class Holders:
 
     def _is_due(self, needed: Collection[str], given: Sequence[Given]) -> bool:
         """Whether holders may have to be created or removed."""
-        held = {each.name for each in given if is_holder(each, self.style)}
+        held = {each.name for each in given if _is_holder(each, self.style)}
         is_missing = any(each not in held and self._may_make(each) for each in needed)
         is_late = asyncio.get_running_loop().time() >= self._look_at_s
         return set(needed) != self._looked_for or is_missing or bool(held - set(needed)) or is_late

@@ -175,10 +175,10 @@ class Program:
         nodes = dict[str, Sequence[Node]]()
         is_by_files = options.way == "files" or options.driver is not None
         if is_by_files and self.nvml is not None:
-            nodes = {"": device_files(_COMMON)}
+            nodes = {"": _device_files(_COMMON)}
             for device in self.agent.devices:
                 number = self.nvml.minor(device.uuid)
-                nodes[device.uuid] = device_files([f"nvidia{number}"])
+                nodes[device.uuid] = _device_files([f"nvidia{number}"])
         delivery = Delivery(options.way, options.driver, nodes, CdiDevices(kind=options.cdi_kind))
         is_by_plugin = options.owner == "plugin"
         return NodePlugin(self.agent, delivery, Path(options.nri), is_by_plugin)
@@ -192,7 +192,7 @@ def unknown_driver(version: int) -> list[str]:
     return [f"the driver has CUDA {has}, Ballast knows {known}: calls that are new are not held"]
 
 
-def device_files(names: Sequence[str]) -> Sequence[Node]:
+def _device_files(names: Sequence[str]) -> Sequence[Node]:
     """The host's existing device files of these names."""
     found = []
     for name in names:

@@ -16,7 +16,7 @@ SOURCE = KIT / "source"
 MODULES: dict[str, tuple[str, ...]] = {"event_loop": (), "handover": ("pages.c", "table.c")}
 
 
-def compile_modules() -> None:
+def _compile_modules() -> None:
     """Compile missing modules for this Python, beside their sources."""
     native = SOURCE / "gpu_shim" / "native"
     folder = SOURCE / "gpu_shim" / "arbiter" / "fast_path"
@@ -35,7 +35,7 @@ def compile_modules() -> None:
 
 def main() -> int:
     """Run the part in a new process with the kit's import path."""
-    compile_modules()
+    _compile_modules()
     path = [str(SOURCE), str(KIT / "packages"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     command = [sys.executable, "-m", "gpu_shim.kit.runner", *sys.argv[1:]]

@@ -52,10 +52,10 @@ def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Fiel
         if pool.gpu.gpu_hours_per_month is not None:
             field = f"spec.nodePools[{pool.name}].gpu.gpuHoursPerMonth"
             yield odd(field, "has no effect, only projects have budgets")
-    own = read_figures(department.spec.node_pools)
+    own = _read_figures(department.spec.node_pools)
     members = [each for each in known.projects.values() if each.spec.department == name]
     for project in sorted(members, key=lambda each: each.metadata.name):
-        for key, (theirs, written) in read_figures(project.spec.node_pools).items():
+        for key, (theirs, written) in _read_figures(project.spec.node_pools).items():
             bounds = own.get(key, (Bounds(0, None), written))[0]
             if _exceeds(theirs.quota, bounds.limit):
                 yield wrong(
@@ -126,7 +126,7 @@ def check_removed_namespaces(before: GpuProject, after: GpuProject) -> Iterator[
         )
 
 
-def read_figures(pools: Sequence[PoolFigures]) -> Stated:
+def _read_figures(pools: Sequence[PoolFigures]) -> Stated:
     """The parsed figures; invalid ones are left out, because the CRD refuses them."""
     found: Stated = {}
     for pool in pools:
@@ -154,7 +154,7 @@ def _check_pools(pools: Sequence[PoolFigures], known: Catalog) -> Iterator[Field
             "spec.nodePools",
             f"there is no node pool {listed(unknown)} (yet): its quotas have no effect",
         )
-    for (pool, resource), (bounds, written) in read_figures(pools).items():
+    for (pool, resource), (bounds, written) in _read_figures(pools).items():
         at = f"spec.nodePools[{pool}].{resource}"
         if bounds.limit == 0 and resource == "gpu":
             yield odd(f"{at}.limit", "is 0: the queue gets no GPU of this pool")
@@ -177,7 +177,7 @@ def _check_unit(at: str, written: GpuFigures | HostFigures) -> Iterator[FieldFin
 def _check_budgets(pools: Sequence[PoolFigures]) -> Iterator[FieldFinding]:
     """Warns about budgets that the quota alone uses up: a budget never limits the quota."""
     for pool in pools:
-        budget, bounds = pool.gpu.gpu_hours_per_month, read_figures([pool]).get((pool.name, "gpu"))
+        budget, bounds = pool.gpu.gpu_hours_per_month, _read_figures([pool]).get((pool.name, "gpu"))
         if budget is None or bounds is None:
             continue
         of_quota = (bounds[0].quota or 0) * _HOURS_OF_MONTH // MILLI_PER_GPU
@@ -257,9 +257,9 @@ def _check_classes(allowed: Sequence[str], known: Catalog) -> Iterator[FieldFind
 
 def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[FieldFinding]:
     """Checks the project's figures against its department's."""
-    above = read_figures(department.spec.node_pools)
+    above = _read_figures(department.spec.node_pools)
     of = department.metadata.name
-    for (pool, resource), (bounds, written) in read_figures(project.spec.node_pools).items():
+    for (pool, resource), (bounds, written) in _read_figures(project.spec.node_pools).items():
         at = f"spec.nodePools[{pool}].{resource}"
         theirs, limits = above.get((pool, resource), (Bounds(None, None), written))
         if _exceeds(bounds.quota, theirs.limit):
@@ -281,10 +281,10 @@ def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Fi
 
 def _check_sum(department: GpuDepartment, projects: Sequence[GpuProject]) -> Iterator[FieldFinding]:
     """Checks the sum of the projects' GPU quotas against the department's, for each node pool."""
-    own = read_figures(department.spec.node_pools)
+    own = _read_figures(department.spec.node_pools)
     total: dict[str, int] = {}
     for project in projects:
-        for (pool, resource), (bounds, _) in read_figures(project.spec.node_pools).items():
+        for (pool, resource), (bounds, _) in _read_figures(project.spec.node_pools).items():
             if resource == "gpu":
                 total[pool] = total.get(pool, 0) + (bounds.quota or 0)
     for pool, milli in sorted(total.items()):

@@ -45,7 +45,7 @@ def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> CycleTiming
     world = World.of(case)
     load_s = time.perf_counter() - started
     settings = settings_of(case)
-    runs = [time_cycle(world, settings) for _ in range(n_runs)]
+    runs = [_time_cycle(world, settings) for _ in range(n_runs)]
     runs_ms = [took_ms for took_ms, _ in runs]
     counts = newly_decided(read_plan(world, runs[-1][1], 1))
     stages_ms = _by_stage(world, settings, n_runs) if by_stage else {}
@@ -65,7 +65,7 @@ def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> CycleTiming
     )
 
 
-def time_cycle(world: World, settings: Settings) -> tuple[float, Plan]:
+def _time_cycle(world: World, settings: Settings) -> tuple[float, Plan]:
     """Time one cycle on a new snapshot, as the controller does; returns milliseconds and plan."""
     snapshot = take_snapshot(world)
     # The controller's model keeps these sums up to date, so they are no part of a cycle.
@@ -81,7 +81,7 @@ def _by_stage(world: World, settings: Settings, n_runs: int) -> dict[str, float]
     before_ms = 0.0
     for at, stage in enumerate(settings.stages):
         shorter = replace(settings, stages=settings.stages[: at + 1])
-        best_ms = min(time_cycle(world, shorter)[0] for _ in range(n_runs))
+        best_ms = min(_time_cycle(world, shorter)[0] for _ in range(n_runs))
         found[stage] = best_ms - before_ms
         before_ms = best_ms
     return found

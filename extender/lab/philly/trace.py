@@ -91,14 +91,14 @@ def load_trace(folder: Path, nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS
         raise TraceError(
             f"days {days[0]}-{days[1]}: wants FIRST-LAST within 1-{WINDOW_DAYS} (1 = 2017-10-01)"
         )
-    return make_trace(read_window(folder), nodes, days)
+    return make_trace(_read_window(folder), nodes, days)
 
 
 def make_trace(
     window: Sequence[TraceJob], nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)
 ) -> PhillyTrace:
     """The trace of the jobs in `window`; jobs larger than their tenant's quota are dropped."""
-    quota = share_nodes(gpu_seconds(window), nodes)
+    quota = share_nodes(_gpu_seconds(window), nodes)
     start, end = day_start_s(days[0]), day_start_s(days[1] + 1)
     kept: list[TraceJob] = []
     dropped = 0
@@ -132,7 +132,7 @@ def shaken(trace: PhillyTrace, seed: int) -> PhillyTrace:
     return dataclasses.replace(trace, jobs=jobs)
 
 
-def gpu_seconds(jobs: Iterable[TraceJob]) -> dict[str, int]:
+def _gpu_seconds(jobs: Iterable[TraceJob]) -> dict[str, int]:
     """GPU-seconds that each tenant's jobs run."""
     found: dict[str, int] = {}
     for job in jobs:
@@ -167,7 +167,7 @@ def share_nodes(weights: Mapping[str, int], nodes: int) -> dict[str, int]:
     return dict(sorted(quota.items(), key=lambda entry: (-entry[1], -tenths[entry[0]], entry[0])))
 
 
-def read_window(folder: Path) -> list[TraceJob]:
+def _read_window(folder: Path) -> list[TraceJob]:
     """All jobs submitted in the window, in order of submission (equal times as in the file)."""
     path = folder / JOBS_FILE
     if not path.is_file():

@@ -155,7 +155,7 @@ def granules(queues: Iterable[Queue], resource: int) -> "array[int]":
     return array("q", [queue.granule for queue in queues])
 
 
-def bend(weights: Sequence[int], used_ppm: Sequence[int], weight_milli: int) -> list[int]:
+def _bend(weights: Sequence[int], used_ppm: Sequence[int], weight_milli: int) -> list[int]:
     """The weights bent by past use, as proportions; see the module docstring."""
     total = sum(weights)
     bent = [
@@ -302,7 +302,7 @@ class _Division:
             weights = [each.weight for each in figures]
             used = [self._used_of_surplus(each, whole) for each in figures]
             if self.usage_weight_milli and any(used):
-                bent = bend(weights, used, self.usage_weight_milli)
+                bent = _bend(weights, used, self.usage_weight_milli)
                 weights = bent if any(bent) else weights
             rooms = [wants[queue] - queue.share[resource] for queue in unsatisfied]
             surplus = self._grant(unsatisfied, weights, rooms, surplus)

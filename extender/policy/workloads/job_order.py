@@ -51,7 +51,7 @@ Precedence = tuple[bool, int]
 NO_PRECEDENCE: Final[Precedence] = (False, 0)
 
 
-def turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
+def _turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
     """The sort key of a queue whose next workload requests `need`; `has_waited`: for long."""
     tier, has_no_due = IN_QUOTA, False
     after = before = lately = surplus = 0
@@ -234,7 +234,7 @@ class _Branch:
             return False
         self.need, self.held, self.is_over_limit = need, queue.allocated[:], is_over_limit
         self.has_waited, self.precedence = has_waited, precedence
-        self.key = turn_key(queue, need, has_waited=has_waited)
+        self.key = _turn_key(queue, need, has_waited=has_waited)
         return True
 
 

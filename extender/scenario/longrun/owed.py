@@ -39,7 +39,7 @@ def owed_now(world: World) -> dict[Owner, int]:
     return owed
 
 
-def demand_milli(task: RunTask, card_mib: int) -> int:
+def _demand_milli(task: RunTask, card_mib: int) -> int:
     """Milli-GPU that the task requests, on cards of this size."""
     demand = task.demand
     milli = demand.milli
@@ -64,7 +64,7 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
         fitting = (pool for pool in job.pools if task.demand.devices <= most_cards[pool])
         waits_in = next(fitting, "")
         pool = cluster.pool_of_node(task.held.node) if task.held.node else waits_in
-        milli = demand_milli(task, card_mib)
+        milli = _demand_milli(task, card_mib)
         key = job.spec.queue, pool
         if not task.held.node and key in quotas and counted[key] + milli > quotas[key]:
             continue

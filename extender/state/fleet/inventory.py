@@ -104,7 +104,7 @@ class Inventory:
 
     def set_host(self, node: Node) -> bool:
         """Store the node; returns whether anything but its heartbeat changed."""
-        facts = read_host(node)
+        facts = _read_host(node)
         if facts == self.hosts.get(facts.name):
             return False
         self.hosts[facts.name] = facts
@@ -171,7 +171,7 @@ class Inventory:
             yield Problem("Node", name, "InvalidLabels", text)
 
 
-def read_host(node: Node) -> HostFacts:
+def _read_host(node: Node) -> HostFacts:
     """The facts of a node; figures that are not understood count as zero and set `problem`."""
     status, meta = node.status, node.metadata
     problems: list[str] = []

@@ -75,7 +75,7 @@ class Assembly:
         """The node labels that the pods' project requires for their kind of workload."""
         project = self._project_of(facts, group)
         name = "" if isinstance(project, Refused) else project
-        return self._queues.labels_for(name, kind_of(facts))
+        return self._queues.labels_for(name, _kind_of(facts))
 
     def workload(
         self, key: str, facts: Listed, group: GpuPodGroup | None, pods: tuple[PodView, ...]
@@ -95,7 +95,7 @@ class Assembly:
             name=first.group or first.name,
             is_group=bool(first.group),
             project=project,
-            kind=kind_of(facts),
+            kind=_kind_of(facts),
             priority=self._priority_of(facts, group, project),
             is_preemptible=self._is_preemptible(facts, group, project),
             min_member=tree.min_member if tree else spec.min_member,
@@ -311,7 +311,7 @@ def held(pod: PodView) -> PodView:
     return structs.replace(pod, other_gates=(*pod.other_gates, names.ANNOTATION_HOLD))
 
 
-def kind_of(facts: Listed) -> str:
+def _kind_of(facts: Listed) -> str:
     """The first known workload kind that a pod states; the default kind if none does."""
     return next((fact.kind for fact in facts if fact.kind in names.KINDS), names.KINDS[0])
 

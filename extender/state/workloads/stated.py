@@ -41,7 +41,7 @@ def spec_of(
         return GpuPodGroupSpec()
     spec = group.spec if group else GpuPodGroupSpec()
     if _is_by_pods(group):
-        minimum = stated_minimum(facts)
+        minimum = _stated_minimum(facts)
         if job_sizes and (job := _job_of(facts)):
             minimum = min(minimum, job_sizes.get(job.uid, minimum))
         spec = structs.replace(spec, min_member=max(1, minimum))
@@ -63,13 +63,13 @@ def short_job(
     while the Job is known to be smaller."""
     if not facts[0].group or not _is_by_pods(group) or not (job := _job_of(facts)):
         return None
-    n_needed = stated_minimum(facts) - n_succeeded
+    n_needed = _stated_minimum(facts) - n_succeeded
     is_short = sum(not fact.is_terminating for fact in facts) < n_needed
     was_short = job.uid in job_sizes and 0 < sum(map(runs, facts)) < n_needed
     return ShortJob(key, facts[0].namespace, job.name, job.uid) if is_short or was_short else None
 
 
-def stated_minimum(facts: Listed) -> int:
+def _stated_minimum(facts: Listed) -> int:
     """The minimum that the youngest pod states (the largest if several are as young), or the least
     that a running pod states, if that is less."""
     stated = [(fact.created_at, fact.min_member) for fact in facts if fact.min_member]
