@@ -113,6 +113,14 @@ def decision_on(built: PodDocument, index: ProjectIndex | None = None) -> Decisi
     return decide(request_for(built), index or usual_index())
 
 
+def refusal(built: PodDocument, index: ProjectIndex | None = None) -> str:
+    """The message with which the pod is refused."""
+    decision = decision_on(built, index)
+    assert not decision.is_allowed
+    assert decision.code in (403, 422)
+    return decision.message
+
+
 def stored(built: PodDocument, index: ProjectIndex | None = None) -> Document:
     """The pod after the decision's patch, which a third-party library applies."""
     decision = decision_on(built, index)
