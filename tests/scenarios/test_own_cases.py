@@ -85,3 +85,8 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "unseen4")) >= 169
     assert len(cases_in(OWN / "unseen5")) >= 180
     assert len(cases_in(OWN / "unseen6")) >= 231
+
+
+@pytest.mark.parametrize("case", cases_in(OWN / "combined"), ids=lambda case: case.id)
+def test_parameters_that_no_other_case_combines(case: Case) -> None:
+    judge(case)

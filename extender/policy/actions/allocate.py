@@ -52,15 +52,7 @@ def allocate_deferred(preemption: Preemption) -> None:
         session.yielding = []
     deferred, session.deferred = session.deferred, []
     preemption.count_leaving()
-    # A workload that loses pods in this cycle does not grow in it.
-    with_victims = [
-        pending for pending in deferred if session.draft.has_victims(pending.workload.key)
-    ]
-    growing = [
-        pending for pending in deferred if not session.draft.has_victims(pending.workload.key)
-    ]
-    left = _allocate(session, growing, may_defer=False)
-    session.pending = [*session.pending, *with_victims, *left]
+    session.pending += _allocate(session, deferred, may_defer=False)
     # A workload that grows in this cycle loses no pods in it.
     preemption.bar(session.draft.served())
     if session.places.pod_affinity:
@@ -82,7 +74,8 @@ def _allocate(
 
     order = session.pools_in_order(pending_now)
     for pending in pending_now:
-        queue_up(pending, pending.pools)
+        # A workload that loses pods in this cycle does not grow in it.
+        queue_up(pending, () if session.draft.has_victims(pending.workload.key) else pending.pools)
     while waiting:
         pool = min(waiting, key=order.index)
         is_deferring = may_defer and session.may_evict_later("reclaim", pool)

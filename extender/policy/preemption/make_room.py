@@ -107,8 +107,9 @@ class NodeClearing:
                 costs.refresh(self._context.touched, costs.epoch, is_undone=True)
                 costs.exclude(at)
                 continue
-            spared += self._protected
-            self._set_spared(self._protected[0], is_spared=True)
+            # Only one: without it, the node's other protected pods may be evicted after all.
+            spared.append(self._protected[0])
+            self._set_spared(spared[-1], is_spared=True)
             costs.refresh(self._context.touched, costs.epoch, is_undone=True)
         costs.readmit()
         return best is not None and self._make(pod, frame, costs, best[1])
