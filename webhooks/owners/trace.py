@@ -93,6 +93,9 @@ async def _climb(meta: ObjectMeta, first: OwnerReference, read: Read) -> Origin:
         higher = _kind_of(above) if above else None
         if above is None or higher is None or above.uid in seen:
             break
+        if higher.is_alone and not kind.is_alone:
+            # A step of a workflow may be a gang of its own.
+            break
         ref, kind = above, higher
         seen.add(ref.uid)
         owner = await _read_ref(meta, kind, ref, read)

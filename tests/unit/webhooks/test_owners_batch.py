@@ -4,7 +4,16 @@ import pytest
 
 from extender.api.jobs import count_indexes
 from extender.api.names import LABEL_POD_GROUP
-from tests.support.owners import Document, Shelf, child, meta_of, origin_of, unread, written
+from tests.support.owners import (
+    Document,
+    Shelf,
+    child,
+    meta_of,
+    origin_of,
+    reference,
+    unread,
+    written,
+)
 from webhooks.owners.batch import COMPLETION_INDEX
 from webhooks.owners.origin import NO_OWNER, Gang, Origin
 from webhooks.owners.reader import OwnerReader
@@ -116,6 +125,14 @@ def test_job_of_a_cron_job_is_a_gang_by_itself() -> None:
         }
     ]
     assert origin_of(child(made, INDEX), made).group == "job-llama-finetune"
+
+
+def test_job_of_a_workflow_is_a_gang_though_the_steps_of_the_workflow_are_not() -> None:
+    flow = unread("argoproj.io/v1alpha1", "Workflow", "nightly")
+    made = job()
+    made["metadata"]["ownerReferences"] = [reference(flow)]
+    expected = Origin(group="job-llama-finetune", gang=Gang(min_member=4))
+    assert origin_of(child(made, INDEX), made) == expected
 
 
 def test_job_that_cannot_be_read_is_a_group_that_waits_for_nobody() -> None:
