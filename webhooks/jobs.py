@@ -13,7 +13,8 @@ none (`restartPolicy: OnFailure`), the author is warned.
 CronJob, JobSet, TrainJob and ScaledJob create Jobs, which are reviewed here as well. Where a JobSet
 or a ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailure, so Never is
 written first. Other operators decide themselves what an evicted pod means: if it ends the whole
-job, the author is warned (of Kubeflow's jobs by `webhooks.kubeflow`).
+job, the author is warned (of Kubeflow's jobs by `webhooks.kubeflow`, of Argo's Workflows by
+`webhooks.argo`).
 
 Warnings about the pods of a template are given here too, also for kinds that create no Jobs: a
 warning about a pod itself reaches only the controller that creates it. Labels and annotations are
@@ -33,7 +34,7 @@ from extender.api.jobs import DISRUPTION, counts_disruptions
 from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.units import UnitError
 from extender.api.workload import read_min_member
-from webhooks import kubeflow
+from webhooks import argo, kubeflow
 from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import foresee
 from webhooks.owners.origin import makes_gpu_pods
@@ -206,6 +207,22 @@ def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
         )
 
 
+def _of_workflow(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """Warnings only: a retryStrategy decides what an evicted pod means to its step."""
+    spec = argo.workflow_spec(patch.document)
+    ours = 0
+    for template in argo.templates_with_pods(spec.get("templates"), "").values():
+        pod = argo.pod_template(spec, template)
+        if not _asks_for_gpu(pod):
+            continue
+        ours += 1
+        if not argo.has_parameters(pod):
+            yield from _pod_warnings(request, pod, projects)
+        yield from argo.on_eviction(spec, template, pod)
+        yield from argo.on_wait(spec, template)
+    yield from _early_deadline(spec if ours else {}, f"this {request.kind.kind}")
+
+
 _READERS: Final = {
     "Deployment": _of_app,
     "StatefulSet": _of_app,
@@ -222,6 +239,9 @@ _READERS: Final = {
     "PyTorchJob": _of_replicas,
     "TFJob": _of_replicas,
     "XGBoostJob": _of_replicas,
+    "CronWorkflow": _of_workflow,
+    "Workflow": _of_workflow,
+    "WorkflowTemplate": _of_workflow,
 }
 
 
@@ -282,10 +302,19 @@ def _pod_templates(value: Any, path: str) -> dict[str, Document]:
     }
 
 
+def _templates_of(document: Document) -> dict[str, Document]:
+    """The pod templates of an object by their paths."""
+    if _READERS.get(document["kind"]) is not _of_workflow:
+        return _pod_templates(document["spec"], "spec")
+    spec = argo.workflow_spec(document)
+    found = argo.templates_with_pods(document["spec"], "spec")
+    return {path: argo.pod_template(spec, each) for path, each in found.items()}
+
+
 def _unread_keys(document: Document) -> list[str]:
     """Warnings about labels and annotations that are misspelt in a pod template, or that are on the
     object and belong on its pods."""
-    templates = _pod_templates(document["spec"], "spec")
+    templates = _templates_of(document)
     metas = {
         path: msgspec.convert(each, PodTemplateSpec).metadata for path, each in templates.items()
     }
