@@ -106,8 +106,8 @@ def check_scheduler(pod: Pod, project: GpuProject) -> Refused | None:
         pod,
         f"schedulerName: {named!r:.80} may not allocate GPUs in namespace"
         f" {pod.metadata.namespace}, which belongs to project {project.metadata.name}: leave"
-        f" schedulerName out ({names.SCHEDULER_NAME} takes its place), or create the pod in a"
-        " namespace that no GpuProject lists",
+        f" schedulerName out ({names.SCHEDULER_NAME} takes its place; if a webhook set it, exclude"
+        " the namespace there), or create the pod in a namespace that no GpuProject lists",
     )
 
 
