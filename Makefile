@@ -74,6 +74,9 @@ kuberay: setup ## make KubeRay's operator for the tests of jobs, once, outside t
 kubeflow: setup ## make Kubeflow's operators for the tests of jobs, once, outside the tree
 	@$(PY) -m tests.support.kubeflow
 
+argo: setup ## make Argo's workflow-controller for the tests of jobs, once, outside the tree
+	@$(PY) -m tests.support.argo
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

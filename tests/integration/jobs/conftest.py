@@ -8,6 +8,7 @@ import pytest
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks, started
 from tests.support import jobset, kubeflow
+from tests.support.argo.running import Argo
 from tests.support.auditor import Auditor
 from tests.support.controllers import SigsController
 from tests.support.controlplane.handles import Cluster
@@ -64,4 +65,11 @@ async def trainer(
     """Kubeflow Trainer's controller beside JobSet's, for tests that are skipped without them."""
     assert job_sets.is_alive
     async with started(SigsController(scene.plane, tmp_path, kubeflow.trainer_parts())) as made:
+        yield made
+
+
+@pytest.fixture
+async def argo(scene: Scene) -> AsyncIterator[Argo]:
+    """Argo's workflow-controller, for tests that are skipped without it."""
+    async with started(Argo(scene.plane)) as made:
         yield made

@@ -79,6 +79,8 @@ async def end(scene: Scene, labels: Labels, exit_code: int) -> None:
     phase = "Failed" if exit_code else "Succeeded"
     ended = {"terminated": {"exitCode": exit_code} | _TIMES}
     for pod in pods(scene, labels):
+        if pod["status"]["phase"] != "Running":
+            continue
         statuses = [
             each | {"ready": False, "state": ended} for each in pod["status"]["containerStatuses"]
         ]
