@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.admission import Document
-from tests.unit.webhooks.test_jobs import decision_on, warnings
+from tests.unit.webhooks.authored import decision_on, warnings
 
 GPU = {"limits": {"nvidia.com/gpu": "1"}}
 LASTING = {"retryStrategy": {"limit": 100, "retryPolicy": "Always"}}
