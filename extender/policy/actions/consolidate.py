@@ -41,34 +41,12 @@ def consolidate(preemption: Preemption) -> None:
             continue
         stage = _Consolidate(session, pool)
         here = session.pending_in(pool)
-        # Without stage `allocate`, each refusal names that stage.
-        is_usual = "allocate" in session.settings.stages
-        tried = _with_victims(preemption, pool, here) if is_usual else here
-        servable = [pending for pending in tried if stage.could_serve(pending)]
+        servable = [pending for pending in here if stage.could_serve(pending)]
         # In strict order a workload that no move helps may hold up one that a move would help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(
             here if servable and is_strict else servable
         )
-
-
-def _with_victims(preemption: Preemption, pool: str, waiting: list[Pending]) -> list[Pending]:
-    """The workloads that may use a node with a pod that could be moved elsewhere."""
-    movable = preemption.movable_nodes(pool) if waiting else set()
-    if not movable:
-        return []
-    candidates = preemption.session.places.node_filter
-    known: dict[int, bool] = {}
-    for pending in waiting:
-        for constraints in (shape.constraints for shape in pending.shapes):
-            if id(constraints) not in known:
-                nodes = candidates.candidates(pool, constraints)
-                known[id(constraints)] = not movable.isdisjoint(nodes)
-    return [
-        pending
-        for pending in waiting
-        if any(known[id(shape.constraints)] for shape in pending.shapes)
-    ]
 
 
 @dataclass(slots=True)

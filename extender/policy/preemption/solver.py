@@ -13,9 +13,7 @@ from array import array
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from extender.api.demand import Demand
 from extender.kernels.sums import sum_idle
-from extender.policy.placement.no_fit import Fullness
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.plan_review import CommittedSolutions, has_left_over, review
 from extender.policy.preemption.pool_context import PoolContext
@@ -26,10 +24,7 @@ from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import RESOURCES
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU, Constraints
-
-#: By demand and the identity of constraints.
-_NodesOfShapes = dict[tuple[Demand, int], tuple[Constraints, set[int]]]
+from extender.state.model import GPU
 
 
 class Solver:
@@ -149,7 +144,6 @@ class Preemption:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._solvers: dict[str, Solver] = {}
-        self._nodes_of_shapes: _NodesOfShapes | None = None
 
     def solver_of(self, pool: str) -> Solver:
         """The pool's solver, ready for the next stage."""
@@ -158,36 +152,6 @@ class Preemption:
         solver = self._solvers[pool]
         solver.begin()
         return solver
-
-    def movable_nodes(self, pool: str) -> set[int]:
-        """Nodes of any pool with a preemptible pod that would fit elsewhere in this one. Builds no
-        solver; costs one pass over all pods per cycle."""
-        if self._nodes_of_shapes is None:
-            self._nodes_of_shapes = self._find_shapes()
-        fullness = Fullness(self.session.places, pool, ())
-        return {
-            ix
-            for (demand, _), (constraints, nodes) in self._nodes_of_shapes.items()
-            if not fullness.is_full(demand, constraints)
-            for ix in nodes
-        }
-
-    def _find_shapes(self) -> "_NodesOfShapes":
-        """The shapes of preemptible pods that would be recreated, and the nodes where they run."""
-        ix_of = self.session.sim.later.cards.ix
-        found: _NodesOfShapes = {}
-        for workload in self.session.snapshot.workloads.values():
-            for pod in workload.pods if workload.is_preemptible else ():
-                if not pod.is_controlled or pod.state != "bound":
-                    continue
-                ix = ix_of.get(pod.node)
-                if ix is not None:
-                    shape = pod.demand, id(pod.constraints)
-                    known = found.get(shape)
-                    if known is None:
-                        known = found[shape] = pod.constraints, set()
-                    known[1].add(ix)
-        return found
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:
         """As `Solver.commit`. A workload with victims in one pool is barred in others, since each
