@@ -61,15 +61,14 @@ def _with_victims(session: Session, pool: str) -> list[Pending]:
     training: set[str] = set()
     for workload in session.snapshot.workloads.values() if here else ():
         project, priority = workload.project, workload.priority
-        is_training = workload.kind not in FIRST_KINDS
-        is_known = project in lowest and lowest[project] <= priority
-        if is_known and (not is_training or project in training):
+        if lowest.get(project, ANY_PRIORITY) <= priority and project in training:
             continue
         if workload.is_preemptible and any(
             pod.state in ("bound", "nominated") for pod in workload.pods
         ):
             lowest[project] = min(priority, lowest.get(project, priority))
-            if is_training:
+            leaf = session.queues[pool].leaf_of(workload)
+            if leaf is not None and not session.firsts.is_first(workload, leaf.project):
                 training.add(project)
     found = [
         pending
