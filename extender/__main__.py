@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import click
+from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 #: Research, which the image leaves out.
@@ -88,6 +89,27 @@ def _has_lab() -> bool:
 
 class _Commands(click.Group):
     """Loads a command when it is called for."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """A context in which the plugin of kubectl has the name that people type."""
+        name = "kubectl ballast" if info_name == "kubectl-ballast" else info_name
+        return super().make_context(name, args, parent, **extra)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command; for a name that does not exist, similar names that `--help` lists."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:
+            known = self.list_commands(ctx)
+            raise NoSuchCommand(error.command_name, possibilities=known, ctx=ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """What people call; programs of an installation can be called and are not listed."""

@@ -6,6 +6,7 @@ a broken connection only the caller can find out what happened.
 """
 
 import asyncio
+import os
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -280,4 +281,11 @@ def _error_of(response: aiohttp.ClientResponse, body: bytes, call: Call) -> Kube
 
 
 def _text_of(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error, aiohttp.ClientSSLError
+    ):
+        code, text = error.os_error.errno or 0, error.os_error.strerror
+        # asyncio's own text repeats the address; errors of resolvers have other numbers.
+        why = os.strerror(code) if code > 0 else text
+        return f"cannot connect to {error.host}:{error.port}: {why}"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

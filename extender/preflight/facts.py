@@ -16,6 +16,7 @@ from extender.kube.resources import DRA_PATH
 
 T = TypeVar("T")
 PAGE: Final = 500
+_FORBIDDEN: Final = 403
 #: Rights that the installation needs: verb, API group, resource.
 RIGHTS: Final = (
     ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
@@ -210,7 +211,9 @@ class FactsReader:
             except NotFound:
                 return found
             except (KubeError, msgspec.MsgspecError) as error:
-                self._unread.append(f"{path.rsplit('/', 1)[-1]}: {error}")
+                is_forbidden = isinstance(error, KubeError) and error.status == _FORBIDDEN
+                why = "forbidden" if is_forbidden else error
+                self._unread.append(f"{path.rsplit('/', 1)[-1]}: {why}")
                 return found
             token = page.metadata.token
             if not token:

@@ -20,6 +20,13 @@ STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 #: Cloud providers' labels of GPU nodes, with or without NVIDIA's.
 CLOUD_LABELS: Final = ("cloud.google.com/gke-accelerator", "kubernetes.azure.com/accelerator")
+#: GPU feature discovery's labels, and what a node without one of them lacks.
+_EFFECTS: Final = {
+    PRESENT: "no node agent runs",
+    LABEL_GPU_COUNT: "only the device plugin tells the number of cards",
+    LABEL_GPU_MEMORY: "the memory of cards is unknown",
+    LABEL_GPU_MODEL: "the model of cards is unknown",
+}
 _RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
 
 
@@ -53,13 +60,14 @@ def has_gpus(node: Node) -> bool:
 
 
 def _labels(nodes: list[Node]) -> PreflightFinding:
-    wanted = (PRESENT, LABEL_GPU_COUNT, LABEL_GPU_MEMORY, LABEL_GPU_MODEL)
-    bare = [each.name for each in nodes if any(label not in each.labels for label in wanted)]
+    bare = [each.name for each in nodes if not _EFFECTS.keys() <= each.labels.keys()]
     if bare:
-        found = f"{some(bare)} lack one of {', '.join(wanted)}"
+        absent = [label for label in _EFFECTS if any(label not in each.labels for each in nodes)]
+        found = f"{some(bare)} lack {' or '.join(absent)}"
+        effects = ", ".join(_EFFECTS[label] for label in absent)
         advice = (
-            "install GPU feature discovery (part of the GPU Operator): Ballast does not see"
-            " nodes without these labels"
+            "install GPU feature discovery (part of the GPU Operator). On nodes without these"
+            f" labels {effects}"
         )
         return PreflightFinding("GPU labels", State.FAIL, found, advice)
     return PreflightFinding("GPU labels", State.OK, "all GPU nodes")

@@ -169,7 +169,7 @@ class Foresight:
     def _why_unknown(self, workload: WorkloadView) -> str:
         refused, outlook = self.picture.plan.waits.get(workload.key), self.outlook
         if refused is not None and refused.reason in NOT_IN_LINE:
-            return "it waits for its owner, not for a place"
+            return f"it gets no place until the cause of {refused.reason} is removed"
         if refused is not None and NEVER in refused.detail:
             return "it will never start as it is"
         milli = self.unstated_before(workload)

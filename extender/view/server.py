@@ -254,9 +254,9 @@ def _found(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView, i
     workload, others = find(picture, namespace, name)
     if workload is None:
         raise NotFoundError(
-            f'no live pod that Ballast schedules in namespace "{namespace}" is called "{name}", or'
-            " belongs to something called so; kubectl describe says why a controller has no pods,"
-            " such as a ResourceQuota or spec.suspend"
+            f'no live pod that Ballast schedules in namespace "{namespace}" has the name or the'
+            f' owner "{name}"; if the owner has no pods, its events (kubectl describe) say why: a'
+            " refused request, a ResourceQuota, spec.suspend"
         )
     return workload, others
 

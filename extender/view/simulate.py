@@ -74,8 +74,8 @@ def _budgets(given: Mapping[str, int], picture: Picture) -> dict[tuple[str, str]
         view = picture.snapshot.queues.get(queue)
         if view is not None and (pool not in view.pools or view.pools[pool].gpu.month is None):
             raise BadChangeError(
-                f"{named}: it has no gpuHoursPerMonth in node pool {pool}, so what it used this"
-                " month is not known"
+                f"{named} has no gpuHoursPerMonth in node pool {pool}, so its usage of this month"
+                " is not known: set a budget above what it can use first"
             )
         if hours < 0:
             raise BadChangeError(f"{named}: {hours} GPU-hours are less than none")

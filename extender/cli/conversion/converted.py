@@ -103,7 +103,7 @@ async def _live(client: Client, peer: str) -> list[Manifest]:
             found += ({"apiVersion": root, "kind": kind, **each} for each in items)
             break
     if not found:
-        message = f"this cluster has no objects of {peer}'s, or you may not list them"
+        message = f"this cluster has no objects of {peer}, or you may not list them"
         raise click.ClickException(message)
     return found
 

@@ -1,6 +1,6 @@
 """`ballast top`: which projects, nodes, GPUs and pods hold GPU capacity now."""
 
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -17,6 +17,14 @@ from extender.cli.terminal.flags import (
 WHAT: Final = ("projects", "nodes", "gpus", "pods")
 
 
+class _What(click.Choice[str]):
+    """One of `WHAT`, also in the singular, as in `kubectl top node`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        plural = f"{value}s"
+        return super().convert(plural if plural in WHAT else value, param, ctx)
+
+
 @click.command(
     epilog=examples(
         "kubectl ballast top",
@@ -24,7 +32,7 @@ WHAT: Final = ("projects", "nodes", "gpus", "pods")
         "kubectl ballast top nodes -l nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB",
     )
 )
-@click.argument("what", type=click.Choice(WHAT), default="projects")
+@click.argument("what", type=_What(WHAT), default="projects")
 @click.option(
     "-l", "--selector", default="", metavar="SELECTOR", help="Labels of the nodes, or of the pods."
 )

@@ -118,15 +118,23 @@ def _space(item: Answer) -> Any:
     return item["object"].partition(":")[2].partition("/")[0]
 
 
-HISTORY: Final = Listing(
-    (
-        Column("TIME", "time"),
-        Column("NAMESPACE", _space, is_wide=True),
-        Column("OBJECT", _shown),
-        Column("WHAT", "what",
-               style=lambda item: "red" if item["isEviction"] else ""),
-        Column("MESSAGE", "message", folds=True),
-    ),
-    lambda item: f"{item['time']} {item['object']} {item['what']}",
-    "Nothing is known of it: events are kept for an hour.",
+_COLUMNS: Final = (
+    Column("TIME", "time"),
+    Column("NAMESPACE", _space, is_wide=True),
+    Column("OBJECT", _shown),
+    Column("WHAT", "what",
+           style=lambda item: "red" if item["isEviction"] else ""),
+    Column("MESSAGE", "message", folds=True),
 )  # fmt: skip
+
+
+def listing_of(namespace: str, name: str, *, is_evictions: bool) -> Listing:
+    """How a history is shown; without entries, a message that names what was looked for."""
+    what = "evictions" if is_evictions else "events or pods"
+    whose = f' of "{name}"' if name else ""
+    where = f'namespace "{namespace}"' if namespace else "any namespace"
+    return Listing(
+        _COLUMNS,
+        lambda item: f"{item['time']} {item['object']} {item['what']}",
+        f"No {what}{whose} found in {where}; the API server keeps events for an hour.",
+    )

@@ -43,7 +43,7 @@ def history(
     GpuPodGroups.
     """
     from extender.cli.ask import Answer, ask, named, space_of
-    from extender.cli.past.happened import HISTORY, read
+    from extender.cli.past.happened import listing_of, read
     from extender.cli.terminal.show import show_list
 
     wanted = named(*words) if words else ""
@@ -55,4 +55,4 @@ def history(
             answer["items"] = [each for each in answer["items"] if each["isEviction"]]
         return answer
 
-    show_list(how, HISTORY, fetch)
+    show_list(how, listing_of(space, wanted, is_evictions=evictions), fetch)

@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
+from extender.cli.terminal.commands import Commands
 from extender.cli.terminal.flags import cluster_flags, examples
 
 
-@click.group()
+@click.group(cls=Commands)
 def report() -> None:
     """Report usage."""
 

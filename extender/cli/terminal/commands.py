@@ -3,9 +3,12 @@
 import errno
 import io
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
+
+#: Longer than the first sentence of any command's help.
+_WHOLE: Final = 1000
 
 
 class Commands(click.Group):
@@ -29,3 +32,15 @@ class Commands(click.Group):
             sys.stdout = io.StringIO()
             what = error.filename or "standard output"
             raise click.ClickException(f"{what}: {error.strerror or error}") from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each command's help, wrapped; click's own cuts long ones off."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [
+            (name, command.get_short_help_str(_WHOLE))
+            for name, command in found.items()
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)

@@ -55,7 +55,7 @@ def _set(
     from extender.cli.work.holds import change
 
     if bool(names) == bool(selector):
-        raise click.UsageError("give names or a selector (-l), one of them")
+        raise click.UsageError("give either names or a selector (-l)")
     wanted = tuple(map(named, names))
     space = space_of(scope, where)
     done = ask(where, lambda client: change(client, space, wanted, selector, is_held=is_held))

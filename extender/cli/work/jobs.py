@@ -8,7 +8,14 @@ from typing import Any, Final, Self
 
 from extender.api import names
 from extender.api.demand import DNS_LABEL, MAX_DEVICES
-from extender.api.units import MILLI_PER_GPU, UnitError, format_gpus, parse_gpus, parse_quantity
+from extender.api.units import (
+    MILLI_PER_GPU,
+    UnitError,
+    format_gpus,
+    parse_gpus,
+    parse_positive,
+    parse_quantity,
+)
 from extender.cli.ask import Answer
 from extender.kube.client import MERGE_PATCH, Client
 from extender.kube.errors import KubeError, NotFound
@@ -53,24 +60,30 @@ class Ask:
 
     @classmethod
     def of(
-        cls, *, gpus: str, checkpoint: str, run_time: str, envs: tuple[str, ...], **given: Any
+        cls,
+        *,
+        gpus: str,
+        checkpoint: str,
+        run_time: str,
+        envs: tuple[str, ...],
+        gpu_memory: str = "",
+        **given: Any,
     ) -> Self:
         """The options, parsed and checked; raises BadAskError."""
         asked = cls(
             gpus=_milli(gpus),
+            gpu_memory=_mib(gpu_memory),
             checkpoint=_seconds(checkpoint, "--checkpoint"),
             run_time=_seconds(run_time, "--run-time"),
             envs=dict(_env(each) for each in envs),
             **given,
         )
         if not DNS_LABEL.fullmatch(asked.name):
-            raise BadAskError(f"{asked.name!r} is not a name: letters a to z, digits and '-'")
+            raise BadAskError(f"{asked.name!r} is not a name: use letters a to z, digits and '-'")
         for option, quantity in (("--cpu", asked.cpu), ("--memory", asked.memory)):
             _check_quantity(quantity, option)
-        if asked.gpu_memory < 0 or (asked.gpu_memory and asked.gpus != MILLI_PER_GPU):
-            raise BadAskError(
-                "--gpu-memory is MiB of one GPU, such as 8192 for 8 GiB, and takes no --gpus"
-            )
+        if asked.gpu_memory and asked.gpus != MILLI_PER_GPU:
+            raise BadAskError("--gpu-memory is a part of one GPU, and takes no --gpus")
         if not 1 <= asked.pods <= 10_000 or not 0 <= asked.min_pods <= asked.pods:
             raise BadAskError("--pods is 1 to 10000, and --min-pods no more than that")
         return asked
@@ -238,6 +251,15 @@ def _milli(text: str) -> int:
     if not 0 < milli <= MAX_DEVICES * MILLI_PER_GPU or (milli > MILLI_PER_GPU and not is_whole):
         raise BadAskError(f"--gpus: {text!r} is neither a part of one GPU (0.5) nor 1 to 64 GPUs")
     return milli
+
+
+def _mib(text: str) -> int:
+    if not text:
+        return 0
+    try:
+        return parse_positive(text, "--gpu-memory", "; the unit is MiB: for 8 GiB write 8192")
+    except UnitError as error:
+        raise BadAskError(str(error)) from None
 
 
 def _seconds(text: str, option: str) -> int:

@@ -29,7 +29,7 @@ _DRY_RUN: Final = ("none", "client", "server")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGS]...]")
 @click.option("--image", required=True, help="Image of the container.")
 @click.option("--gpus", default="1", show_default=True, help="GPUs of each pod: 0.5, 1, 8.")
-@click.option("--gpu-memory", default=0, metavar="MIB", help="MiB of one GPU instead of --gpus.")
+@click.option("--gpu-memory", default="", metavar="MIB", help="MiB of one GPU instead of --gpus.")
 @click.option("--pods", default=1, show_default=True, help="Pods that run at once, all or none.")
 @click.option(
     "--min-pods", default=0, help="Start as soon as this many fit, and add the others later."

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from pathlib import Path
 
+import click
 import pytest
 
-from extender.cli.ask import listed, said
+from extender.cli.ask import ask, listed, said
+from extender.cli.terminal.flags import Where
 from extender.kube.errors import NotFound
 from extender.kube.transport import Call
 
@@ -24,6 +27,33 @@ _MISSING = "404 NotFound: the server could not find the requested resource"
 )
 def test_what_is_missing_is_reported(message: str, told: str) -> None:
     assert told in said(NotFound(message))
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ("127.0.0.1:1", "cannot connect to 127.0.0.1:1: Connection refused"),
+        ("nowhere.invalid:6443", "cannot connect to nowhere.invalid:6443: "),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_named_without_terms_of_the_program(
+    server: str, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        f"""
+clusters: [{{name: c, cluster: {{server: "https://{server}"}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+current-context: c
+"""
+    )
+    with pytest.raises(click.ClickException) as raised:
+        ask(Where(kubeconfig=str(path)), lambda client: client.get_raw("/version"))
+    message = raised.value.message
+    assert message.startswith(f"no answer: GET /version: {told}")
+    assert "Error" not in message
+    assert "[" not in message
 
 
 class Pages:

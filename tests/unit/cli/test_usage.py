@@ -28,11 +28,14 @@ _GPUS = "is not a number of GPUs below 1000000 with at most three decimals, such
         ("run X --image i", "'X' is not a name"),
         ("run a --image i --cpu x", "--cpu: 'x' is not a Kubernetes quantity"),
         ("run a --image i --memory 3Q", "--memory: '3Q' is not a Kubernetes quantity"),
-        ("run a --image i --gpu-memory -5", "--gpu-memory is MiB of one GPU, such as 8192"),
+        ("run a --image i --gpu-memory -5", "the unit is MiB: for 8 GiB write 8192"),
+        ("run a --image i --gpu-memory 10G", "--gpu-memory: '10G' is not a whole number"),
         ("run a --image i --gpu-memory 8192 --gpus 2", "and takes no --gpus"),
         ("run a --image i --run-time 1w", "--run-time: '1w' is not a time such as 1800, 30m or 2h"),
         ("web --listen 8080", "'8080' is not an address such as 127.0.0.1:8888"),
         ("web --listen 0.0.0.0:8080", "0.0.0.0:8080 can be reached from other hosts"),
+        ("quue", "No such command 'quue'. Did you mean 'queue'?"),
+        ("hold -n a", "give either names or a selector (-l)"),
         ("report usage --prices /nowhere", "File '/nowhere' does not exist"),
     ],
 )
@@ -40,3 +43,21 @@ def test_wrong_usage_is_reported_before_a_cluster_is_asked(command: str, said: s
     done = CliRunner().invoke(main, command.split(), env={"KUBECONFIG": "/nowhere"})
     assert done.exit_code == 2, done.output
     assert said in " ".join(done.stderr.split())
+
+
+def test_help_of_the_plugin_of_kubectl_names_what_people_type() -> None:
+    done = CliRunner().invoke(main, ["why", "--help"], prog_name="kubectl-ballast")
+    assert done.stdout.startswith("Usage: kubectl ballast why "), done.stdout
+
+
+@pytest.mark.parametrize("group", ["report", "scenario", "replay", "bench"])
+def test_help_of_a_group_shows_whole_sentences(group: str) -> None:
+    done = CliRunner().invoke(main, [group, "--help"])
+    assert done.exit_code == 0
+    assert "..." not in done.stdout.partition("\nCommands:")[2]
+
+
+@pytest.mark.parametrize("word", ["node", "gpu", "pod", "project"])
+def test_top_accepts_the_singular_as_kubectl_top_does(word: str) -> None:
+    done = CliRunner().invoke(main, ["top", word], env={"KUBECONFIG": "/nowhere"})
+    assert (done.exit_code, done.stderr) == (1, "Error: /nowhere: there is no such kubeconfig\n")

@@ -161,6 +161,13 @@ def test_gpu_node_of_a_cloud_without_nvidias_labels_fails() -> None:
     assert finding(facts, "GPU labels").state is State.FAIL
 
 
+def test_only_labels_that_a_node_lacks_are_named() -> None:
+    bare = node("bare", labelled={"nvidia.com/gpu.present": None})
+    found = finding(good(nodes=[node(), bare, node("plain", gpus=0)]), "GPU labels")
+    assert (found.state, found.found) == (State.FAIL, "bare lack nvidia.com/gpu.present")
+    assert found.advice.endswith("On nodes without these labels no node agent runs")
+
+
 def test_gpu_node_without_a_device_plugin_is_named() -> None:
     bare = node("bare")
     bare.status.capacity = {}

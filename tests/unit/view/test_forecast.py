@@ -180,6 +180,13 @@ def test_work_that_can_never_start_or_starts_after_the_horizon_is_reported() -> 
     assert "not within 24 hours" in said(cluster, "late").message
 
 
+def test_what_is_not_considered_is_told_with_the_reason() -> None:
+    cluster = full()
+    cluster.job("wait", "b", gpus=1, pods=1, min=3, run=60)
+    message = "it gets no place until the cause of GangIncomplete is removed"
+    assert said(cluster, "wait").message == message
+
+
 def test_work_that_came_after_the_look_has_no_forecast_yet() -> None:
     cluster = full()
     cluster.job("wait", "b", gpus=1, run=60)

@@ -96,6 +96,20 @@ class TestHistory:
         ] == told
 
     @pytest.mark.parametrize(
+        ("namespace", "name", "is_evictions", "told"),
+        [
+            ("a", "j", False, 'No events or pods of "j" found in namespace "a"; '),
+            ("a", "", True, 'No evictions found in namespace "a"; '),
+            ("", "", False, "No events or pods found in any namespace; "),
+        ],
+    )
+    def test_a_history_without_entries_names_what_was_looked_for(
+        self, namespace: str, name: str, is_evictions: bool, told: str
+    ) -> None:
+        listing = happened.listing_of(namespace, name, is_evictions=is_evictions)
+        assert listing.empty == f"{told}the API server keeps events for an hour."
+
+    @pytest.mark.parametrize(
         ("annotation", "told"),
         [
             ("", "on n1"),
