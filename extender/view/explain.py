@@ -252,11 +252,11 @@ def _limits(
     outcome: Outcome = "no" if is_bound else "yes"
     if mine is not None and mine.month and mine.month.is_spent_at(picture.snapshot.now_s):
         spent = spent_sentence(mine.month, mine.quota[GPU])
-        return Check("limits", outcome, f"{workload.project} {spent}")
+        return Check("room within limits", outcome, f"{workload.project} {spent}")
     if mine is None or not is_limited(mine.limit[GPU]):
-        return Check("limits", outcome, "its project has no limit")
+        return Check("room within limits", outcome, "its project has no limit")
     held, limit = format_gpus(mine.allocated[GPU]), count_gpus(mine.limit[GPU])
-    return Check("limits", outcome, f"its project holds {held} of at most {limit}")
+    return Check("room within limits", outcome, f"its project holds {held} of at most {limit}")
 
 
 def _or_none(milli: int) -> str:

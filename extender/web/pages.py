@@ -1,10 +1,11 @@
 """The pages about the cluster: each asks, and returns the content for its template."""
 
 from collections import Counter
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -16,6 +17,7 @@ from extender.web.answering import Answering, Content
 from extender.web.evictions import lines
 from extender.web.identity import Asker
 from extender.web.people import PeoplePages
+from extender.web.places import places
 from extender.web.questions import NoAnswerError, Questions
 from extender.web.tables import ROWS, ordered, paging
 
@@ -101,8 +103,9 @@ class Pages:
 
     async def queue(self, request: web.Request) -> Content:
         """Pending workloads in queue order, filtered by reason and words, in pages of `ROWS`."""
-        ask, (namespace, is_all) = self._asker(request), self._where(request)
-        answer = await ask.queue("" if is_all else namespace)
+        ask = self._asker(request)
+        place = await self._place(ask, request)
+        answer = await ask.queue(place.asked)
         words = request.query.get("q", "").strip()
         reason = request.query.get("reason", "")
         found = [each for each in answer.items if _matches(each, words)]
@@ -117,9 +120,9 @@ class Pages:
             "reason": reason,
             "words": words,
             "paging": part,
-            **await _places(ask, namespace, is_all=is_all),
+            **asdict(place),
         }
-        command = f"kubectl ballast queue {'-A' if is_all else f'-n {namespace}'}"
+        command = f"kubectl ballast queue {place.flag}"
         return Content("queue.html", command, values, answer, answer.as_of)
 
     async def workload(self, request: web.Request) -> Content:
@@ -185,8 +188,9 @@ class Pages:
 
     async def evictions(self, request: web.Request) -> Content:
         """Recent evictions, their beneficiaries, and whether these started."""
-        ask, (namespace, is_all) = self._asker(request), self._where(request)
-        events, fates = await ask.evictions("" if is_all else namespace)
+        ask = self._asker(request)
+        place = await self._place(ask, request)
+        events, fates = await ask.evictions(place.asked)
         stopped = lines(events, fates, are_stops=True)
         made_for = lines(events, fates, are_stops=False)
         values = {
@@ -194,30 +198,41 @@ class Pages:
             "n_stopped": len(stopped),
             "made_for": made_for[:ROWS],
             "n_useless": sum(line.is_useless for line in made_for),
-            **await _places(ask, namespace, is_all=is_all),
+            **asdict(place),
         }
-        where = "-A" if is_all else f"-n {namespace}"
         data = {"stopped": stopped, "madeRoomFor": made_for}
-        return Content(
-            "evictions.html", f"kubectl ballast history {where} --evictions", values, data
-        )
+        command = f"kubectl ballast history {place.flag} --evictions"
+        return Content("evictions.html", command, values, data)
 
     # -- shared ------------------------------------------------------------------------------
 
     async def _to_mine(self, _request: web.Request) -> web.Response:
         raise web.HTTPFound(f"{self._root}/mine")
 
-    def _where(self, request: web.Request) -> tuple[str, bool]:
-        """The namespace in question, and whether all namespaces are."""
-        namespace = request.query.get("namespace", "").strip() or self._namespace
-        return namespace, request.query.get("all", "") == "1"
+    async def _place(self, ask: Questions, request: web.Request) -> "_Place":
+        """The namespace in question: the first of `places`; raises NoAnswerError."""
+        named = request.query.get("namespace", "").split()[:1]
+        found = await places(ask, self._namespace, named)
+        return _Place(found.chosen[0], request.query.get("all", "") == "1", found.known)
 
 
-async def _places(ask: Questions, namespace: str, *, is_all: bool) -> dict[str, Any]:
+@dataclass(slots=True, frozen=True)
+class _Place:
     """The values of the namespace form."""
-    projects = await ask.projects()
-    known = sorted({name for each in projects for name in each.spec.namespaces})
-    return {"namespace": namespace, "is_all": is_all, "namespaces": known}
+
+    namespace: str
+    is_all: bool
+    namespaces: list[str]
+
+    @property
+    def asked(self) -> str:
+        """The namespace, empty for all."""
+        return "" if self.is_all else self.namespace
+
+    @property
+    def flag(self) -> str:
+        """The namespace as a flag of the command."""
+        return "-A" if self.is_all else f"-n {self.namespace}"
 
 
 def bar(gpus: str, scale: Decimal) -> float:

@@ -14,6 +14,7 @@ from extender.view.answers import AsOf, Waiting
 from extender.web.answering import Content
 from extender.web.evictions import Line, lines
 from extender.web.identity import Asker
+from extender.web.places import places
 from extender.web.questions import NoAnswerError, Questions
 from extender.web.running import Running, running_of
 from extender.web.tables import ROWS, ordered
@@ -49,17 +50,9 @@ class PeoplePages:
     async def mine(self, request: web.Request) -> Content:
         """Pending, running and evicted workloads in the user's namespaces."""
         ask = self._asker(request)
-        known = sorted({n for each in await ask.projects() for n in each.spec.namespaces})
-        asked = request.query.get("namespace", "").replace(",", " ").split()
-        spaces = asked or ([self._namespace] if self._namespace in known else [])
-        if not spaces:
-            spaces = await ask.readable(known) or ([self._namespace] if self._namespace else [])
-        if not spaces:
-            raise NoAnswerError(
-                "There is no namespace of a project whose work you may see. Kubernetes' role"
-                " view in one of them is enough.", 404,
-            )  # fmt: skip
-        shown = spaces[:MOST_SHOWN]
+        named = request.query.get("namespace", "").replace(",", " ").split()
+        found = await places(ask, self._namespace, named)
+        shown = found.chosen[:MOST_SHOWN]
         parts = await asyncio.gather(*(_work_in(ask, name) for name in shown))
         waiting = [each for part in parts for each in part.waiting]
         running = [each for part in parts for each in part.running]
@@ -72,8 +65,8 @@ class PeoplePages:
             "running": running[:ROWS],
             "stopped": stopped[:ROWS],
             "helps": HELP,
-            "known": known,
-            "n_left_out": len(spaces) - len(shown),
+            "known": found.known,
+            "n_left_out": len(found.chosen) - len(shown),
         }
         command = f"kubectl ballast queue -n {shown[0]}"
         return Content("mine.html", command, values, data, parts[0].as_of)

@@ -3,18 +3,19 @@
 from typing import Final
 
 import msgspec
-from rich.table import Table
 
 from extender.cli.ask import ask
 from extender.cli.terminal.exits import BAD
 from extender.cli.terminal.flags import How, Where
-from extender.cli.terminal.show import echo_data, print_table, safe, table_of
+from extender.cli.terminal.output import wide_console
+from extender.cli.terminal.show import WIDTH, echo_data, print_table, safe, table_of
 from extender.preflight.cluster import check_cluster
 from extender.preflight.facts import Facts, FactsReader
 from extender.preflight.findings import PreflightFinding, State
 from extender.preflight.nodes import check_nodes
 from extender.preflight.workloads import check_workloads
 
+_COLUMNS: Final = ("", "CHECK", "FOUND", "WHAT TO DO")
 _COLOURS: Final = {State.OK: "green", State.WARN: "yellow", State.FAIL: "red"}
 
 
@@ -23,7 +24,7 @@ def check(where: Where, namespaces: tuple[str, ...], how: How) -> None:
     findings = judge(ask(where, lambda client: FactsReader(client).read(namespaces)))
     listed = {"checks": msgspec.to_builtins(findings)}
     if not echo_data(how.output, listed):
-        print_table(_table(findings, no_headers=how.no_headers))
+        _print(findings, no_headers=how.no_headers)
     if any(each.state is State.FAIL for each in findings):
         raise SystemExit(BAD)
 
@@ -35,10 +36,17 @@ def judge(facts: Facts) -> list[PreflightFinding]:
     return sorted(found, key=lambda each: order.index(each.state))
 
 
-def _table(findings: list[PreflightFinding], *, no_headers: bool) -> Table:
-    table = table_of(("", "CHECK", "FOUND", "WHAT TO DO"), no_headers=no_headers)
+def _print(findings: list[PreflightFinding], *, no_headers: bool) -> None:
+    """In a pipe one line for each finding; on a terminal the advice is below what was found."""
+    is_terminal = wide_console(WIDTH).is_terminal
+    names = ("", "CHECK", "FOUND, AND WHAT TO DO") if is_terminal else _COLUMNS
+    table = table_of(names, no_headers=no_headers)
     for each in findings:
         colour = _COLOURS[each.state]
         state = f"[{colour}]{each.state.value}[/{colour}]"
-        table.add_row(state, safe(each.check), safe(each.found), safe(each.advice))
-    return table
+        found, advice = safe(each.found), safe(each.advice)
+        words = (f"{found}\n{advice}".rstrip(),) if is_terminal else (found, advice)
+        table.add_row(state, safe(each.check), *words)
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    print_table(table)

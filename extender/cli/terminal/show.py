@@ -39,7 +39,8 @@ class Column:
     """One column: its header, and the cell of an item: the value of a key, or of a function.
 
     `style` gives the colour of a cell. In a narrow terminal only columns of sentences fold; a name
-    or number that is broken cannot be copied.
+    or number that is broken cannot be copied. A sparse column is left out of a terminal if it is
+    empty for all items; in a pipe, scripts find it at the same place.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Column:
     is_wide: bool = False
     style: Callable[[Answer], str] | None = None
     folds: bool = False
+    is_sparse: bool = False
 
     def cell_of(self, item: Answer) -> object:
         """The item's value in this column, "-" if it is empty."""
@@ -183,8 +185,13 @@ def _print_list(how: How, listing: Listing, answer: Answer) -> None:
     if not items:
         click.echo(listing.empty, err=True)
         return
-    shown = [column for column in listing.columns if how.is_wide or not column.is_wide]
     console = wide_console(WIDTH)
+    shown = [
+        column
+        for column in listing.columns
+        if (how.is_wide or not column.is_wide)
+        and not (column.is_sparse and console.is_terminal and _is_empty(column, items))
+    ]
     if not console.is_terminal or not any(column.folds for column in shown):
         _print_lines(console, shown, items, has_header=not how.no_headers)
         return
@@ -226,6 +233,10 @@ def _print_lines(
         header = line(headers)
         lines.insert(0, click.style(header, bold=True) if console.is_terminal else header)
     click.echo("\n".join(lines), color=console.is_terminal)
+
+
+def _is_empty(column: Column, items: Iterable[Answer]) -> bool:
+    return all(column.cell_of(item) == "-" for item in items)
 
 
 def _cell(column: Column, item: Answer) -> str:

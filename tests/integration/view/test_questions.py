@@ -211,7 +211,7 @@ async def _ask_as_administrator(scene: Asking) -> None:
     assert "explanations" in scene.cluster.kubectl("api-resources", "--api-group=view.ballast.dev")
     missing = await scene.ballast("why", "nothing", "-n", "team-a")
     assert missing.returncode == 1
-    assert 'is called "nothing"' in missing.stderr
+    assert 'the owner "nothing"' in missing.stderr
 
 
 async def _list_as_kubectl_does(scene: Asking) -> None:

@@ -156,6 +156,10 @@ async def _behind_a_proxy(scene: Scene, work: Path) -> None:
         assert "team-b/" not in text
         status, text = await fetch(f"{url}project/team-a", headers=token)
         assert (status, "GPUs waiting" in text) == (200, True)
+        # Behind a proxy no kubeconfig has a namespace.
+        for path in ("queue", "evictions"):
+            status, text = await fetch(url + path, headers=token)
+            assert (status, 'value="team-a"' in text) == (200, True), path
         for path in ("queue?all=1", "queue?namespace=team-b", "mine?namespace=team-b", "cluster",
                      "workload/team-b/theirs", "evictions?all=1"):  # fmt: skip
             # Words of impersonation that a user adds do not reach the API server.
@@ -190,7 +194,7 @@ async def _as_administrator(url: str) -> None:
     assert "stops" in text
     assert "team-a/second" in text
     status, text = await fetch(f"{url}workload/team-a/nothing")
-    assert (status, "is called" in text) == (404, True)
+    assert (status, "has the name" in text) == (404, True)
 
 
 async def _in_a_browser(url: str, work: Path) -> None:

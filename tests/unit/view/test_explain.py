@@ -229,7 +229,7 @@ def test_budget_that_is_used_is_reported_with_the_hours_that_would_help() -> Non
     found = tried(picture, (picture.snapshot.workloads["ns/next"], 0))
     assert found.reason == "OverBudget"
     assert found.help.startswith("It starts when it fits within the quota, or in the next month")
-    (limits,) = (each for each in found.checks if each.name == "limits")
+    (limits,) = (each for each in found.checks if each.name == "room within limits")
     assert limits.outcome == "no"
     assert "a has used 100.0 of its 100 GPU-hours of 1970-01" in limits.message
     changes = [each.change for each in found.ways_out]
@@ -296,7 +296,7 @@ def test_each_pool_of_a_workload_is_checked() -> None:
     assert "a holds 0 GPUs; with this work it would hold 3" in checks["reclaim in slow"]
     assert "(2 GPUs) would not make the room" in checks["preemption in fast"]
     assert checks["preemption in slow"] == "nothing of a runs below priority 50"
-    assert checks["limits"] == "its project has no limit"
+    assert checks["room within limits"] == "its project has no limit"
     assert found.queue is not None
     assert (found.queue.node_pool, found.queue.held) == ("fast", "2")
     assert [(each.node_pool, each.held) for each in found.other_queues] == [("slow", "0")]
@@ -351,4 +351,4 @@ def test_a_limit_that_is_reached_is_told_beside_the_quota_for_non_preemptible_wo
     cluster.job("wait", "a", kind="build")
     found = told(cluster, "ns/wait")
     assert found.reason == "NonPreemptibleOverQuota"
-    assert [each.outcome for each in found.checks if each.name == "limits"] == ["no"]
+    assert [each.outcome for each in found.checks if each.name == "room within limits"] == ["no"]

@@ -194,6 +194,16 @@ async def test_queue_is_that_of_the_own_namespace_unless_asked(get: Get, pretend
     assert pretend.asked == ["queue team-a", "queue team-b", "queue "]
 
 
+@pytest.mark.parametrize("page", ["queue", "evictions"])
+async def test_a_page_opens_with_a_namespace_of_a_project_that_the_user_may_see(
+    get: Get, pretend: Pretend, page: str
+) -> None:
+    pretend.listed = ["team-c", "team-b"]
+    status, text, _ = await get(page)
+    assert (status, 'name="namespace" value="team-b"' in text) == (200, True)
+    assert pretend.asked == ["readable", f"{page} team-b"]
+
+
 async def test_queue_links_to_ways_out_and_filters_by_reason(get: Get) -> None:
     _, text, _ = await get("queue")
     assert f'href="/{TOKEN}/workload/team-a/train-1"' in text

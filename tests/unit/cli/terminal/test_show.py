@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any
 
+import click
 import pytest
 
 from extender.cli.terminal.flags import How
@@ -45,6 +46,21 @@ class TestLists:
         items = [{"name": "a"} | empty, {"name": "b", "used": 0}]
         show_list(How(), listing, lambda: {"items": items})
         assert capsys.readouterr().out.splitlines() == ["NAME  USED", "a     -", "b     0"]
+
+    def test_a_sparse_column_without_values_is_left_out_of_a_terminal(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        columns = (Column("USER", "user", is_sparse=True), Column("NAME", "name"))
+
+        def header(*users: str) -> list[str]:
+            items = [{"name": "a", "user": user} for user in users]
+            show_list(How(), Listing(columns, str), lambda: {"items": items})
+            return click.unstyle(capsys.readouterr().out.splitlines()[0]).split()
+
+        assert header("", "") == ["USER", "NAME"]
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        assert header("", "") == ["NAME"]
+        assert header("", "ann") == ["USER", "NAME"]
 
     def test_a_terminal_gets_colours_and_a_pipe_or_no_color_none(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
