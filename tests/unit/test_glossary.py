@@ -1,9 +1,11 @@
-"""The glossary names modules and definitions that exist."""
+"""The glossary explains what commands print, and names modules and definitions that exist."""
 
 import re
 from pathlib import Path
 
 import pytest
+
+from extender.cli.questions.listed import SHARES
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = ROOT / "extender" / "policy"
@@ -21,3 +23,13 @@ def test_the_module_exists(module: str) -> None:
 def test_the_module_defines_the_name(module: str, name: str) -> None:
     text = (POLICY / module).read_text()
     assert re.search(rf"^(class|def) {name}\b", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("column", [each.name for each in SHARES.columns])
+def test_every_column_of_shares_is_a_term(column: str) -> None:
+    terms = {
+        term.strip().lower()
+        for line in TEXT.partition("## In the code")[0].splitlines()
+        for term in line.partition("|")[2].partition("|")[0].split(",")
+    }
+    assert {"queue": "project", "pool": "node pool"}.get(column.lower(), column.lower()) in terms
