@@ -96,10 +96,9 @@ def _print(report: dict[str, Any]) -> None:
     out = sentence_console()
     out.print(
         f"{whole['cycles']:,} cycles; the last one decided {rest}."
-        f" After an event, decisions followed for up to {whole['longestUnrestHours']:g} h."
-        " Before anything else changed,"
-        f" {whole['evictionsWithoutChange']:,} pods were evicted or moved, and"
-        f" {whole['evictedAndBack']:,} evicted pods ran again."
+        f" Decisions followed an event for at most {whole['longestUnrestHours']:g} h."
+        f" Without a new event, {whole['evictionsWithoutChange']:,} pods were evicted or moved, and"
+        f" {whole['evictedAndBack']:,} evicted pods started again."
         f" {whole['lostPercent']:g} % of what was held was lost;"
         f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours"
         " were idle while pods waited."
