@@ -63,6 +63,7 @@ class PeoplePages:
             "waiting": ordered(waiting, _WAITING, request.query.get("sort", ""))[:ROWS],
             "n_waiting": len(waiting),
             "running": running[:ROWS],
+            "n_running": len(running),
             "stopped": stopped[:ROWS],
             "helps": HELP,
             "known": found.known,
@@ -85,6 +86,9 @@ class PeoplePages:
         )
         whys = [each for each in parts if isinstance(each, str)]
         seen = [each for each in parts if not isinstance(each, str)]
+        seen_in = [
+            name for name, part in zip(namespaces, parts, strict=True) if not isinstance(part, str)
+        ]
         stopped = [line for part in seen for line in part.stopped]
         made_for = [line for part in seen for line in part.made_for]
         running = [each for part in seen for each in part.running]
@@ -92,7 +96,7 @@ class PeoplePages:
         data = {"project": name, "queues": figures, "users": users,
                 "stopped": stopped, "madeRoomFor": made_for}  # fmt: skip
         values = {**data, "name": name, "whys": whys, "made_for": made_for[:ROWS],
-                  "stopped": stopped[:ROWS], "namespaces": namespaces,
+                  "stopped": stopped[:ROWS], "namespaces": seen_in,
                   "department": next((each.parent for each in figures), "")}  # fmt: skip
         return Content("project.html", "kubectl ballast shares", values, data, shares.as_of)
 

@@ -92,6 +92,8 @@ class Pretend:
         self.asked: list[str] = []
         self.spec: SimulationSpec | None = None
         self.refused: NoAnswerError | None = None
+        #: Namespaces whose pods the user may not see.
+        self.hidden: set[str] = set()
         #: What is tried is told once this is set.
         self.trying = asyncio.Event()
         self.trying.set()
@@ -164,6 +166,8 @@ class Pretend:
     async def pods(self, namespace: str) -> list[Pod]:
         """What was put into `running`."""
         self._ask(f"pods {namespace}")
+        if namespace in self.hidden:
+            raise NoAnswerError(f"pods of {namespace} are forbidden", 403)
         return self.running
 
     async def usage(self, month: str) -> list[UsageRecord]:

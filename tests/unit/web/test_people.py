@@ -20,6 +20,7 @@ from extender.web.identity import one_user
 from extender.web.pages import Pages
 from extender.web.people import PeoplePages
 from extender.web.questions import NoAnswerError
+from extender.web.tables import ROWS
 from extender.web.usage import UsageRecord, by_project, by_user
 from tests.support.builders import pod
 from tests.unit.web.pretend import Pretend, node, waiting
@@ -165,6 +166,31 @@ async def test_a_project_shows_figures_and_users(ask: Ask, pretend: Pretend) -> 
     assert re.search(r">ann</th><td class=\"n\">0</td><td class=\"n\">24<", text)
     status, text = await ask("project/nothing")
     assert (status, "no project nothing" in text) == (404, True)
+
+
+async def test_a_project_says_nothing_of_namespaces_that_the_user_may_not_see(
+    ask: Ask, pretend: Pretend
+) -> None:
+    pretend.listed, pretend.hidden = ["team-a", "secret"], {"secret"}
+    _, text = await ask("project/team-a")
+    assert "pods of secret are forbidden" in text
+    assert "<h2>Users <small>team-a</small></h2>" in text
+    pretend.hidden = {"team-a", "secret"}
+    _, text = await ask("project/team-a")
+    assert "pods of team-a are forbidden" in text
+    assert "no running or pending work" not in text
+    assert "None." not in text
+
+
+async def test_my_work_counts_what_runs_beyond_the_rows_that_it_shows(
+    ask: Ask, pretend: Pretend
+) -> None:
+    pretend.running = [
+        pod(f"run-{ix}").needs(500).gang(f"g-{ix}", 1).of("team-a").bound("n").build()
+        for ix in range(ROWS + 1)
+    ]
+    _, text = await ask("mine")
+    assert f"<h2>Runs <small>{ROWS + 1}</small></h2>" in text
 
 
 async def test_usage_sums_a_month_by_project_and_by_user(ask: Ask, pretend: Pretend) -> None:
