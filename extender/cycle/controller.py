@@ -16,6 +16,7 @@ from extender.cycle.replica import ControlOptions, Replica
 from extender.cycle.term import Term
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership, terms_of
+from extender.kube.served import watch_for_devices
 from extender.usage.books import PERIOD_S
 from extender.usage.integral import DAY_S
 from extender.usage.meter import KEPT_S
@@ -34,12 +35,15 @@ class Controller(Replica):
         self._is_leading = False
 
     async def run(self) -> None:
-        """Watch, take part in the election, and decide while leading; ends by cancellation."""
+        """Watch, take part in the election, and decide while leading; ends by cancellation, or with
+        NewlyServed or Restored when it has to start anew."""
         options = self._options
         terms = terms_of(options.lease_duration_s)
         election = Election(self._reader, options.namespace, LEASE_NAME, options.identity, **terms)
-        await self.find_devices()
+        has_devices = await self.find_devices()
         async with asyncio.TaskGroup() as tasks:
+            if not has_devices:
+                tasks.create_task(watch_for_devices(self._reader))
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())
             tasks.create_task(self._recorder.run())

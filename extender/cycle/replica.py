@@ -82,12 +82,15 @@ class Replica:
         metrics.CACHE_SIZE.labels("nodes").set(len(self.state.gpu_nodes))
         metrics.CACHE_SIZE.labels("workloads").set(len(self.state.workloads()))
 
-    async def find_devices(self) -> None:
-        """Watch devices of dynamic resource allocation too, if the API server serves them."""
-        for resource in await served_devices(self._reader):
-            self._reflectors.append(
-                Reflector(self._reader, resource, self._deliver, ends_on_restore=True)
-            )
+    async def find_devices(self) -> bool:
+        """Watch devices of dynamic resource allocation too, if the API server serves them; returns
+        whether it does."""
+        devices = await served_devices(self._reader)
+        self._reflectors += [
+            Reflector(self._reader, resource, self._deliver, ends_on_restore=True)
+            for resource in devices
+        ]
+        return bool(devices)
 
     async def read_live(self) -> None:
         """Read ledgers and pods live: a watch may lag, above all after the process was frozen.

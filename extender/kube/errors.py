@@ -2,7 +2,8 @@
 
 Retry later: `Unavailable`, `Throttled`. Read again and redo: `Conflict`. List again: `Expired`.
 Give up on this object: `NotFound`, `AlreadyExists`, `RequestRefused`, `Undecodable`. Request
-less: `TooLarge`. Stop: `Unauthorized`, `NotLeading`, `Misconfigured`. Start anew: `Restored`.
+less: `TooLarge`. Stop: `Unauthorized`, `NotLeading`, `Misconfigured`. Start anew: `Restored`,
+`NewlyServed`.
 HTTP answers are translated only here.
 """
 
@@ -104,6 +105,10 @@ class Restored(KubeError):
     Nothing learnt before is valid: deleted objects exist again, and versions repeat. A program that
     remembers more than the objects that exist has to start anew.
     """
+
+
+class NewlyServed(KubeError):
+    """The cluster serves a kind that it did not serve when the program started."""
 
 
 class NotLeading(KubeError):

@@ -9,11 +9,11 @@ import asyncio
 import gc
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 
@@ -28,7 +28,7 @@ from extender.kube.anew import run_anew
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import MODEL, Resource
-from extender.kube.served import served_devices
+from extender.kube.served import served_devices, watch_for_devices
 from extender.policy.plan import Settings
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
@@ -81,6 +81,8 @@ class View(Observed):
     ) -> None:
         """`devices` are the served kinds in addition to `MODEL`."""
         self._settings = Settings()
+        self._client = client
+        self._has_devices = bool(devices)
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
         self._volumes = VolumeReader(client, self.state)
@@ -98,6 +100,14 @@ class View(Observed):
     def is_ready(self) -> bool:
         """Whether the model holds everything that existed at the start."""
         return all(self.state.has_synced(resource.kind) for resource in MODEL)
+
+    def watches(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
+        """What keeps the model current; one that raises NewlyServed or Restored says that the
+        program has to start anew."""
+        for reflector in self.reflectors:
+            yield reflector.run()
+        if not self._has_devices:
+            yield watch_for_devices(self._client)
 
     def take(self) -> tuple[Picture, AsOf]:
         """The current cluster, or one up to `FRESH_S` old."""
@@ -205,8 +215,8 @@ async def _serve(client: Client, options: ViewOptions) -> None:
         )
         await stack.enter_async_context(listener)
         async with asyncio.TaskGroup() as tasks:
-            for reflector in view.reflectors:
-                tasks.create_task(reflector.run())
+            for watch in view.watches():
+                tasks.create_task(watch)
             await view.fill()
             gc.freeze()
             await register(client, trusted)

@@ -5,7 +5,7 @@ import weakref
 import pytest
 
 from extender.kube.anew import run_anew
-from extender.kube.errors import Restored, Unavailable
+from extender.kube.errors import KubeError, NewlyServed, Restored, Unavailable
 
 
 class Model:
@@ -15,14 +15,17 @@ class Model:
         self.own = self
 
 
-async def test_a_program_starts_anew_when_the_store_went_back() -> None:
+@pytest.mark.parametrize("kind", [Restored, NewlyServed])
+async def test_a_program_starts_anew_when_the_store_went_back_or_serves_more(
+    kind: type[KubeError],
+) -> None:
     runs = []
 
     async def program() -> None:
         runs.append(1)
         if len(runs) < 3:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(fail(Restored("restored")))
+                tasks.create_task(fail(kind("")))
 
     await run_anew(program)
     assert len(runs) == 3
