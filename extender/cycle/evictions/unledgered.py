@@ -13,8 +13,10 @@ import structlog
 from extender.api import names
 from extender.api.reasons import SENTENCES, Reason
 from extender.cycle import metrics
+from extender.cycle.evictions.evictor import AT_ONCE
 from extender.cycle.pod_events import pod_reference
 from extender.cycle.pods.writer import PodWriter
+from extender.cycle.writes import write_all
 from extender.kube.recorder import EventRecorder
 from extender.state.cluster import ClusterState
 from extender.state.fleet.foreign import ForeignPod
@@ -63,9 +65,10 @@ class UnledgeredKeeper:
             and _can_be_evicted(pod.facts)
             and pod.facts.uid not in self._tried_at
         ]
-        for pod in due[:EVICTIONS_PER_LOOK]:
-            self._tried_at[pod.facts.uid] = now
-            await self._evict(pod)
+        del due[EVICTIONS_PER_LOOK:]
+        self._tried_at |= {pod.facts.uid: now for pod in due}
+        # The cycle waits for them.
+        await write_all(map(self._evict, due), what="pod without a row", at_once=AT_ONCE)
 
     def close(self) -> None:
         """Reset the metrics: this process no longer leads."""

@@ -10,6 +10,7 @@ from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
 from extender.cycle import metrics
+from extender.cycle.evictions.evictor import AT_ONCE
 from extender.cycle.evictions.unledgered import (
     EVICTIONS_PER_LOOK,
     LOOK_PERIOD_S,
@@ -36,6 +37,8 @@ class Stage:
         self.graces: list[int | None] = []
         self.refused: set[str] = set()
         self.told: list[tuple[str, Reason, str]] = []
+        self.answers_after_s = 0.0
+        self.n_in_flight = self.most_in_flight = 0
         built = pool("default").build()
         built.spec.unledgered_pods = does
         for obj in (
@@ -53,6 +56,10 @@ class Stage:
     ) -> Any:
         self.evicted.append(name)
         self.graces.append(grace_s)
+        self.n_in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.n_in_flight)
+        await asyncio.sleep(self.answers_after_s)
+        self.n_in_flight -= 1
         return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
 
     async def strategic_patch(self, *_: Any) -> None:
@@ -126,6 +133,17 @@ async def test_a_pod_that_a_budget_protects_is_tried_again_after_the_others() ->
     await asyncio.sleep(RETRY_S)
     await stage.look()
     assert stage.evicted == names + names[:EVICTIONS_PER_LOOK]
+
+
+async def test_evictions_of_one_pass_are_in_flight_together_so_that_the_cycle_goes_on() -> None:
+    stage = Stage("Evict")
+    stage.answers_after_s = 10.0
+    stage.add(*(pod(f"p{at:02}").needs(1000) for at in range(EVICTIONS_PER_LOOK)))
+    started_s = asyncio.get_running_loop().time()
+    await stage.look()
+    assert len(stage.evicted) == EVICTIONS_PER_LOOK
+    assert stage.most_in_flight == AT_ONCE
+    assert asyncio.get_running_loop().time() - started_s == pytest.approx(LOOK_PERIOD_S + 20.0)
 
 
 async def test_pod_whose_claims_hold_more_cards_than_its_row_is_evicted_in_any_pool() -> None:
