@@ -102,13 +102,13 @@ class Term:
         finally:
             # First, because it does not await: a second cancellation may stop what follows.
             self._state.take_back_freed()
-            books.cancel()
-            await asyncio.gather(books, return_exceptions=True)
-            await self._releaser.close()
-            await self._evictor.close()
-            await self._reports.close()
-            await self._provisioning.close()
             self._unledgered.close()
+            books.cancel()
+            # Together, so that one that ends slowly does not keep the others from closing.
+            async with asyncio.TaskGroup() as closing:
+                for part in (self._releaser, self._evictor, self._reports, self._provisioning):
+                    closing.create_task(part.close())
+            await asyncio.gather(books, return_exceptions=True)
 
     async def _cycles(self) -> None:
         failures = 0

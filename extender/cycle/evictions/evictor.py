@@ -101,10 +101,11 @@ class Evictor:
         """Give up evictions that have not started: this process no longer leads."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Before any await, at which a second cancellation may end this.
         for uid in self._queued:
             self._state.forget_terminating(uid)
         self._queued.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, plan: Plan, snapshot: Snapshot, without_rows: set[str]) -> None:
         """Queue the plan's evictions, except for workloads in `without_rows`.

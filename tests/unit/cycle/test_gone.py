@@ -19,7 +19,7 @@ from extender.cycle.replica import ControlOptions
 from extender.cycle.term import EPOCHS_PER_LEADER, Term
 from extender.http.claim import read_claim
 from extender.kube.client import Client
-from extender.kube.election import Leadership, _first_transitions
+from extender.kube.election import Leadership, _end, _first_transitions
 from extender.kube.errors import Conflict, NotFound, NotLeading
 from extender.ledger.rows import add_rows
 from extender.state.cluster import ClusterState
@@ -133,6 +133,35 @@ async def test_a_replica_that_leads_no_more_withdraws_what_only_a_leader_knows(
         if sample.name in gauges and sample.value
     ]
     assert left == []
+
+
+@pytest.mark.looptime
+async def test_a_term_that_is_cancelled_again_while_one_part_closes_has_closed_the_others() -> None:
+    """The election cancels every half second until the term ends."""
+    client = client_of()
+    controller = Controller(client, client, ControlOptions("me"))
+    victim = pod("victim").needs(1000).bound("n1").build()
+    controller.state.apply(Upserted(victim))
+    term = Term(controller, transitions=3)
+    term._cycles = asyncio.Event().wait  # type: ignore[assignment]
+    term._releaser._tasks.add(asyncio.create_task(slow_to_end()))
+    turn = asyncio.create_task(asyncio.Event().wait())
+    term._evictor._tasks.add(turn)  # type: ignore[arg-type]
+    term._evictor._queued.add("uid-victim")
+    controller.state.assume_terminating(["uid-victim"])
+    running = asyncio.create_task(term.run())
+    await asyncio.sleep(1)
+    await _end(running)
+    seen = controller.state.pod("uid-victim")
+    assert seen is not None
+    assert (turn.cancelled(), seen.is_terminating) == (True, False)
+
+
+async def slow_to_end() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(60)
 
 
 def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:
