@@ -61,6 +61,8 @@ MACHINE_WRITTEN: Final = ("GpuNode", "GpuUsage")
 MAX_STRINGS: Final = 256
 MAX_LABELS: Final = 32
 MAX_TEXT: Final = 253
+#: Of Kubernetes.
+MAX_LABEL_VALUE: Final = 63
 #: Marks a field with a number or a string; an admission policy checks its value.
 ANY_VALUE: Final = "x-kubernetes-preserve-unknown-fields"
 #: Field -> longest text, as in Kubernetes' own conditions.
@@ -76,6 +78,7 @@ FORMS: Final[Mapping[tuple[str, str], Json]] = {
     ("Condition", "status"): {"enum": ["True", "False", "Unknown"]},
     ("Condition", "observedGeneration"): {"minimum": 0},
     ("Condition", "lastTransitionTime"): {"format": "date-time"},
+    ("GpuProjectSpec", "department"): {"maxLength": MAX_LABEL_VALUE},
     ("GpuUsageSpec", "day"): {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
     ("OverQuota", "held"): {"minItems": HOURS, "maxItems": HOURS},
     ("UsageLine", "held"): {"minItems": HOURS, "maxItems": HOURS},
@@ -97,7 +100,15 @@ class CelRule:
         return body | ({"fieldPath": self.path} if self.path else {})
 
 
+_SHORT_NAME: Final = CelRule(
+    f"self.metadata.name.size() <= {MAX_LABEL_VALUE}",
+    f"name must have at most {MAX_LABEL_VALUE} characters: pods and nodes have it as a label value",
+)
+#: By kind or Struct.
 RULES: Final[Mapping[str, Sequence[CelRule]]] = {
+    "GpuDepartment": (_SHORT_NAME,),
+    "GpuNodePool": (_SHORT_NAME,),
+    "GpuProject": (_SHORT_NAME,),
     "GpuPodGroupSpec": (
         CelRule(
             "!has(self.maxConcurrentPods) || "
@@ -130,6 +141,7 @@ def schema(kind: type[msgspec.Struct]) -> Json:
     body: Json = {
         "type": "object",
         **_described(found),
+        **_validations(kind.__name__),
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
@@ -144,6 +156,12 @@ def schema(kind: type[msgspec.Struct]) -> Json:
     if "spec" in found["required"]:
         body["required"] = ["spec"]
     return body
+
+
+def _validations(name: str) -> Json:
+    """The CEL rules of a kind or Struct, if it has any."""
+    rules = RULES.get(name)
+    return {"x-kubernetes-validations": [rule.as_json() for rule in rules]} if rules else {}
 
 
 class _Converter:
@@ -170,9 +188,7 @@ class _Converter:
         if "$ref" in found:
             name: str = found["$ref"]
             target = self.components[name]
-            body = self._object(target, name)
-            if rules := RULES.get(name):
-                body["x-kubernetes-validations"] = [rule.as_json() for rule in rules]
+            body = self._object(target, name) | _validations(name)
             return _described(target) | _described(found) | body
         return _described(found) | self._body(found, field)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from extender.api.schema import MAX_LABEL_VALUE
+from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Api, wait_for
 from tests.support.installation import MANIFESTS
@@ -168,3 +170,21 @@ def creation(api: Api, figures: dict[str, Any]) -> str:
     except subprocess.CalledProcessError as error:
         return str(error.stderr)
     return ""
+
+
+@pytest.mark.parametrize("plural", ["gpudepartments", "gpuprojects", "gpunodepools"])
+def test_names_that_are_label_values_elsewhere_have_at_most_63_characters(
+    queues: Api, plural: str
+) -> None:
+    """Pods and GpuNodes have these names as labels, so no pod of a longer one could be written."""
+    admin = queues.control_plane.admin
+    body = {
+        "gpudepartments": lambda name: department(name, 1),
+        "gpuprojects": lambda name: project(name, "research", f"ns-{len(name)}", 1),
+        "gpunodepools": node_pool,
+    }[plural]
+    admin.post(f"{API}/{plural}", body("n" * MAX_LABEL_VALUE))
+    with pytest.raises(ApiRefusedError, match="name must have at most 63 characters"):
+        admin.post(f"{API}/{plural}", body("n" * (MAX_LABEL_VALUE + 1)))
+    with pytest.raises(ApiRefusedError, match=r"spec\.department: Too long"):
+        admin.post(f"{API}/gpuprojects", project("p", "d" * (MAX_LABEL_VALUE + 1), "ns", 1))
