@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+import structlog
 from msgspec import Struct
 
 from extender.api import names
@@ -21,7 +22,7 @@ from extender.api.units import api_time
 from extender.cycle.reports.wait_events import SETTLE_S, WAITING, wait_message
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
-from extender.kube.errors import Conflict
+from extender.kube.errors import Conflict, KubeError, NotFound, RequestRefused
 from extender.kube.resources import PODS
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
@@ -39,6 +40,7 @@ WRITES_WHILE_BUSY: Final = 10
 #: Longest message: many programs read every pod.
 MAX_MESSAGE: Final = 1024
 
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -82,11 +84,10 @@ class PlacedConditions:
         notes = self._queue.due(snapshot, plan, changed, now, at_most)
         writes = [self._write(note) for note in notes]
         all_well = await write_all(writes, what="condition of a pod")
-        if not all_well:
-            self._queue.put_back(notes)
         return not all_well or len(notes) == at_most
 
     async def _write(self, note: Note) -> None:
+        """Write one pod; it is queued again unless the API server has answered."""
         pod = note.pod
         try:
             after = await self._client.strategic_patch(
@@ -96,8 +97,15 @@ class PlacedConditions:
                 namespace=pod.namespace,
                 subresource="status",
             )
-        except Conflict:
-            return  # another pod has the name now
+        except (Conflict, NotFound):
+            return  # it is gone, or another pod has the name now
+        except RequestRefused as error:
+            # Until the workload or its reason changes, the answer would be the same.
+            log.warning("condition refused", pod=pod.key, error=str(error))
+            return
+        except KubeError:
+            self._queue.put_back(note)
+            raise
         self._state.apply(Upserted(after))
 
 
@@ -134,12 +142,13 @@ class PlacedQueue:
             notes.append(Note(pod, waiter.reason, waiter.text, key))
         return notes
 
-    def put_back(self, notes: Iterable[Note]) -> None:
-        """Queue again those of `notes` that the pods do not show yet."""
-        for note in notes:
-            waiter = self._waiters.get(note.workload)
-            if waiter is not None and self._state.placed_reason(note.pod) != note.reason:
-                waiter.left[note.pod.uid] = note.pod
+    def put_back(self, note: Note) -> None:
+        """Queue the note again, because it could not be written."""
+        waiter = self._waiters.get(note.workload)
+        if note.reason is None:
+            self._placed[note.pod.uid] = note.pod
+        elif waiter is not None:
+            waiter.left[note.pod.uid] = note.pod
 
     def _note_placed(self, workload: WorkloadView | None) -> None:
         """Queue bound pods with a condition that still says that they wait."""

@@ -38,6 +38,7 @@ from extender.cycle.reports.queue_status import (
 from extender.cycle.reports.seen import Seen
 from extender.cycle.reports.wait_events import WaitEvents
 from extender.cycle.writes import write_all
+from extender.kube.backoff import Backoff
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, POD_GROUPS, PROJECTS, Resource
@@ -79,6 +80,9 @@ class Reporter:
         self._wait_events = WaitEvents(state)
         self._problems: frozenset[Problem] = frozenset()
         self._looked_at = float("-inf")
+        #: When everything is examined again because a write failed.
+        self._retry_at = float("inf")
+        self._backoff = Backoff(STATUS_PERIOD_S)
         self.is_behind = False
 
     async def report(self, plan: Plan) -> None:
@@ -88,6 +92,9 @@ class Reporter:
         if self.is_behind:
             return
         since_last_s, self._looked_at = now - self._looked_at, now
+        if now >= self._retry_at:
+            self._retry_at = float("inf")
+            self._seen.forget()
         snapshot = self._state.snapshot(int(time.time()))
         changed = self._seen.look(snapshot, plan)
         problems, sums = self._state.problems(), pool_sums(snapshot)
@@ -105,9 +112,7 @@ class Reporter:
         ]
         all_well &= await write_all(writes, what="status")
         self.is_behind |= len(queues_due) < len(queues)
-        if not all_well:
-            self._seen.forget()
-            self.is_behind = True
+        self._note_failures(now, all_well=all_well)
         self._forget_gone()
         self._tell_problems(problems)
         self._count_waits(plan)
@@ -117,6 +122,16 @@ class Reporter:
         self.is_behind |= await self._placed.write(snapshot, plan, changed, now)
         for note in self._wait_events.due(snapshot, plan, now):
             self._events.tell(note.pod, note.reason, note.note, owner_note=note.owner_note)
+
+    def _note_failures(self, now: float, *, all_well: bool) -> None:
+        """If a write failed, examine everything again after a delay that grows while writes fail:
+        one that the API server always refuses must not cost a whole pass each second."""
+        if self._retry_at == float("inf"):
+            if all_well:
+                self._backoff.reset()
+            else:
+                self._retry_at = now + self._backoff.next_s()
+        self.is_behind |= self._retry_at <= now + STATUS_PERIOD_S
 
     def _forget_gone(self) -> None:
         """Forget writes to deleted objects, if there are any."""

@@ -1,4 +1,4 @@
-"""Statuses of queues: conditions are written at once, figures in turns."""
+"""Statuses: conditions of queues are written at once, figures in turns, refused ones less often."""
 
 import asyncio
 from typing import Any
@@ -14,12 +14,13 @@ from extender.api.objects import Condition
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.reports.figure_turns import MOST_FIGURES, NewStatus, due
 from extender.cycle.reports.report import Reporter
+from extender.kube.backoff import CAP_S
 from extender.kube.client import Client
 from extender.kube.errors import RequestRefused
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Plan, QueueShare
 from extender.state.cluster import ClusterState
-from tests.support.builders import project
+from tests.support.builders import pod, pod_group, project
 
 BEFORE = QueueStatus(
     gpu=QueueSummary(quota="4", allocated="1"),
@@ -104,3 +105,25 @@ async def test_statuses_that_the_api_server_refuses_hold_up_no_others() -> None:
         await reporter.report(Plan(shares=shares))
         await asyncio.sleep(1.0)
     assert sorted(written[len(names) :]) == names[12:]
+
+
+@pytest.mark.looptime
+async def test_a_status_that_is_always_refused_is_not_examined_each_second() -> None:
+    state, client = ClusterState(), create_autospec(Client, instance=True)
+    group = pod_group("g", 1)
+    for built in (group, pod("a").needs(1000).gang("g")):
+        state.apply(Upserted(built.build()))
+    client.merge_patch.side_effect = RequestRefused("a policy refuses it")
+    recorder = create_autospec(EventRecorder, instance=True)
+    reporter = Reporter(client, state, recorder, PastUseKeeper(state), lambda _: None)
+    for _ in range(120):
+        await reporter.report(Plan())
+        await asyncio.sleep(1.0)
+    assert 3 <= client.merge_patch.call_count < 15
+    client.merge_patch.side_effect = None
+    client.merge_patch.return_value = group.build()
+    n_refused = client.merge_patch.call_count
+    for _ in range(int(CAP_S) + 1):
+        await reporter.report(Plan())
+        await asyncio.sleep(1.0)
+    assert client.merge_patch.call_count == n_refused + 1

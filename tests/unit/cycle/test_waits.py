@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
 
 from extender.api.events import Upserted
 from extender.api.reasons import HELP, Reason, Refused
@@ -9,6 +12,7 @@ from extender.cycle.reports.placed import (
     CHANGE_S,
     RENEW_S,
     Note,
+    PlacedConditions,
     PlacedQueue,
     placed_patch,
 )
@@ -20,6 +24,8 @@ from extender.cycle.reports.wait_events import (
     readable,
     wait_message,
 )
+from extender.kube.client import Client
+from extender.kube.errors import KubeError, RequestRefused, Unavailable
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
@@ -91,10 +97,32 @@ def test_a_write_that_failed_is_tried_again() -> None:
     waits = {"team-a/a": LACKS}
     story.told(0, waits)
     notes = story.told(SETTLE_S, waits)
-    story.queue.put_back(notes)
+    for note in notes:
+        story.queue.put_back(note)
     plan = Plan(waits=waits)
     assert story.queue.due(story.snapshot, plan, [], SETTLE_S + 1, 50) == notes
     assert story.queue.due(story.snapshot, plan, [], SETTLE_S + 2, 50) == []
+
+
+def test_a_write_that_failed_is_tried_again_for_a_pod_that_no_longer_waits() -> None:
+    story = Story(pod("a").needs(1000).told("InsufficientGpu").version(1).bound("n1").build())
+    (note,) = story.told(0, {})
+    story.queue.put_back(note)
+    assert story.queue.due(story.snapshot, Plan(), [], 1, 50) == [note]
+
+
+@pytest.mark.parametrize(("error", "n_writes"), [(RequestRefused, 1), (Unavailable, 10)])
+async def test_a_condition_without_an_answer_is_written_again_and_a_refused_one_is_not(
+    error: type[KubeError], n_writes: int
+) -> None:
+    story = Story(pod("a").needs(1000).build())
+    client = create_autospec(Client, instance=True)
+    client.strategic_patch.side_effect = error("no")
+    placed, plan = PlacedConditions(client, story.state), Plan(waits={"team-a/a": LACKS})
+    await placed.write(story.snapshot, plan, ["team-a/a"], 0)
+    for second in range(10):
+        await placed.write(story.snapshot, plan, [], SETTLE_S + second)
+    assert client.strategic_patch.call_count == n_writes
 
 
 def test_another_reason_is_told_but_not_every_few_seconds() -> None:
