@@ -97,6 +97,15 @@ REPLICAS: Final = ReplicaMetrics()
 REGISTRY.register(REPLICAS)
 
 
+def forget_project(name: str) -> None:
+    """Remove the series of a deleted project: they would stay until the process ends, and evictions
+    have one for each pair of projects."""
+    for metric in (EVICTED, LOST, POD_WAITS, SETTLED_EVICTIONS):
+        metric.remove_by_labels({"project": name})
+    for metric in (EVICTED, SETTLED_EVICTIONS):
+        metric.remove_by_labels({"beneficiary": name})
+
+
 def end_term() -> None:
     """Clear what only a leader knows, because a former leader would repeat it for ever."""
     IS_LEADER.set(0)

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from extender.api.events import Event
-from extender.api.kinds import GpuNode
+from extender.api.events import Event, Removed
+from extender.api.kinds import GpuNode, GpuProject
 from extender.api.names import SYSTEM_NAMESPACE
 from extender.api.objects import Pod
 from extender.cycle import metrics
@@ -103,6 +103,8 @@ class Replica:
 
     def _deliver(self, event: Event) -> None:
         self.state.apply(event)
+        if isinstance(event, Removed) and event.kind is GpuProject:
+            metrics.forget_project(event.name)
         self._wake.set()
         self.meter.observe(event, int(time.time()))
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from extender.api.events import Removed, Synced, Upserted
-from extender.api.kinds import GpuNode
+from extender.api.kinds import GpuNode, GpuProject
 from extender.api.objects import Node, Pod
 from extender.cycle import metrics
 from extender.cycle.controller import Controller
@@ -162,6 +162,21 @@ async def slow_to_end() -> None:
         await asyncio.Event().wait()
     finally:
         await asyncio.sleep(60)
+
+
+def test_series_of_a_deleted_project_are_removed_and_those_of_others_stay() -> None:
+    client = client_of()
+    controller = Controller(client, client, ControlOptions("me"))
+    for project, beneficiary in (("old", "kept"), ("kept", "old"), ("kept", "kept")):
+        metrics.EVICTED.labels("Reclaimed", project, beneficiary).inc()
+        metrics.SETTLED_EVICTIONS.labels(project, beneficiary, "yes").inc()
+        metrics.LOST.labels(project).inc()
+        metrics.POD_WAITS.labels(project).observe(1)
+    controller._deliver(Removed(GpuProject, "uid-old", "", "old"))
+    left = [sample.labels for family in REGISTRY.collect() for sample in family.samples]
+    assert [labels for labels in left if "old" in labels.values()] == []
+    names = {"reason": "Reclaimed", "project": "kept", "beneficiary": "kept"}
+    assert REGISTRY.get_sample_value("ballast_control_evicted_pods_total", names)
 
 
 def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:
