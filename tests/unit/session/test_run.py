@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.support.session import plugin
+
 CONFTEST = """
 import pytest
 from pathlib import Path
@@ -90,6 +94,11 @@ def test_a_test_that_fails_is_named_at_once(tmp_path: Path) -> None:
     assert "the cause" in summary
 
 
-def test_what_was_collected_is_exempt_from_garbage_collection() -> None:
-    assert gc.get_freeze_count() > 10_000
+def test_what_is_collected_is_exempt_from_garbage_collection() -> None:
+    collection = plugin.pytest_collection()
+    next(collection)
+    assert not gc.isenabled()
+    with pytest.raises(StopIteration):
+        next(collection)
     assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000
