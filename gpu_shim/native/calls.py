@@ -42,7 +42,7 @@ _ENDING: Final = r"(?:_v\d)?(?:_pt[sd][sz])?"
 _DECLARED: Final = {
     Held.OWNER: "cuIpcOpenMemHandle cuMemImportFromShareableHandle"
     " cuMemPoolImport(FromShareableHandle|Pointer)",
-    Held.AUDIT: "cu(Array|Array3D|Ctx|GLCtx|GreenCtx|VDPAUCtx|Multicast|LogicalEndpoint)Create"
+    Held.AUDIT: "cu(Array|Array3D|GLCtx|GreenCtx|VDPAUCtx|Multicast|LogicalEndpoint)Create"
     " cuCtxSetLimit cuModuleLoad(Data|DataEx|FatBinary)? cuLibraryLoad(Data|FromFile) cuFuncLoad"
     " cuImportExternalMemory cu(GreenCtx)?StreamCreate(WithPriority)? cuEventCreate"
     " cuGraphInstantiate(WithFlags|WithParams)? cuGraphUpload",

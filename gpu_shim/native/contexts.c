@@ -21,6 +21,12 @@ static int made(int status, void **context, int device)
     return status;
 }
 
+/* Headers since CUDA 3.2 turn this name into the next; programs that look it up as text get it. */
+HOOK(cuCtxCreate)(void **context, unsigned flags, int device)
+{
+    return made(REAL(cuCtxCreate)(context, flags, device), context, device);
+}
+
 HOOK(cuCtxCreate_v2)(void **context, unsigned flags, int device)
 {
     return made(REAL(cuCtxCreate_v2)(context, flags, device), context, device);
@@ -52,6 +58,42 @@ HOOK(cuCtxDestroy_v2)(void *context)
     int status = REAL(cuCtxDestroy_v2)(context);
     if (!status && client_ready())
         account_drop_context((uint64_t)(uintptr_t)context);
+    return status;
+}
+
+HOOK(cuCtxAttach)(void **context, unsigned flags)
+{
+    int status = REAL(cuCtxAttach)(context, flags);
+    if (!status && context)
+        drain_attach_context(*context);
+    return status;
+}
+
+/* Ends a use of a context, and with the last one the context. The first version of cuCtxDestroy
+ * succeeds only at the last use. */
+static int detached(int status, void *context)
+{
+    if (!status && drain_detach_context(context)) {
+        drain_remove_context(context);
+        if (client_ready())
+            account_drop_context((uint64_t)(uintptr_t)context);
+    }
+    return status;
+}
+
+HOOK(cuCtxDestroy)(void *context)
+{
+    drain_hold_contexts();
+    int status = detached(REAL(cuCtxDestroy)(context), context);
+    drain_release_contexts();
+    return status;
+}
+
+HOOK(cuCtxDetach)(void *context)
+{
+    drain_hold_contexts();
+    int status = detached(REAL(cuCtxDetach)(context), context);
+    drain_release_contexts();
     return status;
 }
 

@@ -27,7 +27,7 @@ static _Atomic bool is_waiting;
 
 static struct context {
     void *handle;
-    int card;
+    int card, n_attached;
     void *event;
     bool is_marked;
 } contexts[MAX_CONTEXTS];
@@ -85,6 +85,26 @@ void drain_remove_context(void *handle)
         *found = (struct context){0};
     pthread_mutex_unlock(&lock);
     pace_forget(handle);
+}
+
+void drain_attach_context(void *handle)
+{
+    pthread_mutex_lock(&lock);
+    struct context *found = handle ? find(handle) : NULL;
+    if (found)
+        found->n_attached++;
+    pthread_mutex_unlock(&lock);
+}
+
+bool drain_detach_context(void *handle)
+{
+    pthread_mutex_lock(&lock);
+    struct context *found = handle ? find(handle) : NULL;
+    bool is_last = !found || !found->n_attached;
+    if (!is_last)
+        found->n_attached--;
+    pthread_mutex_unlock(&lock);
+    return is_last;
 }
 
 void drain_forget_all(void)

@@ -55,6 +55,11 @@ void pace_forget(const void *context);
 /* Track the creation and end of contexts. While they are held, the helper thread touches none. */
 void drain_add_context(void *context, int card);
 void drain_remove_context(void *context);
+
+/* One use of a context more, and one less: true if that was the last. */
+void drain_attach_context(void *context);
+bool drain_detach_context(void *context);
+
 void drain_hold_contexts(void);
 void drain_release_contexts(void);
 

@@ -98,12 +98,24 @@ struct array_3d {
     unsigned n_channels, flags;
 };
 
-/* CUarray_format: 8-bit numbers are 1 and 8, 16-bit 2, 9 and half 0x10, the others have 32. */
-static uint64_t texel(int format, unsigned n_channels)
+/* CUarray_format: half bytes of a texel, all its channels together, of the formats that fix it:
+ * video, block-compressed in blocks of 4 x 4, and normalized ones. */
+static const uint8_t half_bytes[256] = {
+    [0x50] = 8, 4, 8, 3, 6, 4, 8, 6, 12, 3, 6, 4, 8, 6, 12,
+    [0x91] = 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 2, 2, 2, 2, 6,
+    [0xa1] = 6, 4, 8, 8, 4, 8, 8, 8, 8,
+    [0xb0] = 3, 16, 6, 12, 6, 12,
+    [0xc0] = 2, 4, 8, 4, 8, 16, 2, 4, 8, 4, 8, 16,
+};
+
+/* Otherwise 8-bit numbers are 1 and 8, 16-bit 2, 9 and half 0x10, the others have 32. */
+static uint64_t half_bytes_of(int format, unsigned n_channels)
 {
     bool is_byte = format == 1 || format == 8;
     bool is_short = format == 2 || format == 9 || format == 0x10;
-    return (uint64_t)(is_byte ? 1 : is_short ? 2 : 4) * n_channels;
+    if (format >= 0 && format < 256 && half_bytes[format])
+        return half_bytes[format];
+    return (uint64_t)(is_byte ? 2 : is_short ? 4 : 8) * n_channels;
 }
 
 static uint64_t at_least_one(uint64_t n)
@@ -119,7 +131,7 @@ static uint64_t volume(const struct array_3d *want)
     if (!want || want->flags & (SPARSE | MAPPED_LATER))
         return 0;
     return want->width * at_least_one(want->height) * at_least_one(want->depth) *
-           texel(want->format, want->n_channels);
+           half_bytes_of(want->format, want->n_channels) / 2;
 }
 
 HOOK(cuArrayCreate_v2)(uint64_t *array, const struct array_2d *want)

@@ -282,6 +282,20 @@ tell(0)
     assert await scene.ask("a", code) == 0
 
 
+async def test_work_in_a_context_of_the_first_version_is_waited_for(scene: Scene) -> None:
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    await (await scene.run("b", BUSY)).answer()
+    code = """
+assert cuda.cuInit(0) == 0; context = c_void_p()
+assert cuda.cuCtxCreate(byref(context), 0, 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+work(20_000, 2); tell(0)
+"""
+    assert await scene.ask("a", code) == 0
+    runs = list(scene.card.runs())
+    assert overlap_ns(runs) < 0.03e9
+
+
 async def test_what_is_queued_is_bounded_on_every_card(scene: Scene) -> None:
     """A program that never waits, on its second card, after some work on its first."""
     scene.container("a", "1/2", "1/2", cards=(UUID, SECOND))

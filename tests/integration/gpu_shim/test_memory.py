@@ -250,6 +250,25 @@ async def test_contexts_and_what_no_hook_saw_are_charged(scene: Scene) -> None:
     assert await program.answer() == [[60, 64], OUT_OF_MEMORY]
 
 
+@pytest.mark.parametrize("end", ["cuCtxDetach", "cuCtxDestroy"])
+async def test_a_context_of_the_first_version_is_charged_until_its_last_use_ends(
+    scene: Scene, end: str
+) -> None:
+    await scene.stop()
+    scene.context_mib = 16
+    scene.start()
+    scene.container("a")
+    code = f"""
+assert cuda.cuInit(0) == 0; context = c_void_p(); left = []
+assert cuda.cuCtxCreate(byref(context), 0, 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+left.append(memory()[0]); assert cuda.cuCtxAttach(byref(c_void_p()), 0) == 0
+cuda.{end}(context); left.append(memory()[0])
+if "{end}" == "cuCtxDestroy": assert cuda.cuCtxDetach(context) == 0
+cuda.{end}(context); tell([*left, memory()[0]])
+"""
+    assert await scene.ask("a", code) == [48, 48, 64]
+
+
 async def test_what_no_hook_saw_is_held_too_and_not_lent_to_others(scene: Scene) -> None:
     scene.container("a")
     program = await scene.run("a", "begin(); plain(20 * MIB); tell(1); hear()")
@@ -537,6 +556,35 @@ tell([made(0x40), made(0x80), memory()[0], made(0), nothing(cuda.cuArrayCreate_v
       nothing(cuda.cuArray3DCreate_v2), nothing(cuda.cuMipmappedArrayCreate, 1)])
 """
     assert await scene.ask("a", code) == [0, 0, 64, OUT_OF_MEMORY, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("format_", "n_channels", "mib"),
+    [
+        pytest.param(0x91, 4, 8, id="BC1"),
+        pytest.param(0x95, 4, 16, id="BC3"),
+        pytest.param(0x9E, 4, 16, id="BC7"),
+        pytest.param(0x9F, 3, 48, id="P010"),
+        pytest.param(0xB0, 3, 24, id="NV12"),
+        pytest.param(0x59, 3, 24, id="planar 4:2:0"),
+        pytest.param(0xC0, 1, 16, id="UNORM_INT8X1"),
+        pytest.param(0x08, 2, 32, id="two signed bytes"),
+        pytest.param(0x10, 1, 32, id="half"),
+    ],
+)
+async def test_an_array_is_charged_what_its_format_takes(
+    scene: Scene, format_: int, n_channels: int, mib: int
+) -> None:
+    scene.container("a")
+    code = f"""
+begin()
+class Descriptor(ctypes.Structure):
+    _fields_ = [("w", c_size_t), ("h", c_size_t), ("format", c_int), ("channels", c_int)]
+at = c_uint64()
+tell([cuda.cuArrayCreate_v2(byref(at), byref(Descriptor(4096, 4096, {format_}, {n_channels}))),
+      memory()[0]])
+"""
+    assert await scene.ask("a", code) == [0, 64 - mib]
 
 
 @pytest.mark.parametrize("closed", ["socket:", "/memfd:ballast-table", ""], ids=str)

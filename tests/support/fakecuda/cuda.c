@@ -157,6 +157,30 @@ int cuCtxGetCurrent(void **context)
     return 0;
 }
 
+/* The first version counts the uses of a context. */
+static int n_uses;
+
+int cuCtxCreate(void **context, unsigned flags, int device)
+{
+    n_uses = 1;
+    return cuCtxCreate_v2(context, flags, device);
+}
+
+int cuCtxAttach(void **context, unsigned flags)
+{
+    (void)flags;
+    n_uses++;
+    return cuCtxGetCurrent(context);
+}
+
+int cuCtxDetach(void *context)
+{
+    (void)context;
+    return n_uses-- > 0 ? 0 : INVALID;
+}
+
+int cuCtxDestroy(void *context) { return n_uses == 1 ? cuCtxDetach(context) : INVALID; }
+
 int fake_device_of(const void *context)
 {
     return (int)((const char *)context - contexts) % FAKE_MAX_CARDS;
