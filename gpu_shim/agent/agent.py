@@ -128,7 +128,8 @@ class Agent:
         )
         self.mode = "strict" if rules.mode == "Strict" else "fair"
         for uid in self.arbiter.configure(settings, is_timed=rules.mode != "Disabled"):
-            self.rejected[uid] = "its compute request no longer fits"
+            # `apply` tries again, and rejects the row for as long as it does not fit.
+            del self.tenants[uid]
 
     def _growth(self, tenant: SharingPod) -> float:
         before = self.tenants.get(tenant.uid)

@@ -107,15 +107,19 @@ class Arbiter:
         if name not in self.containers:
             return
         with self._deciding() as now_ns:
-            del self._claims[name]
-            self._close(self.containers.pop(name))
-            self.scheduler.remove(name, now_ns)
+            self._remove(name, now_ns)
+
+    def _remove(self, name: str, now_ns: int) -> None:
+        del self._claims[name]
+        self._close(self.containers.pop(name))
+        self.scheduler.remove(name, now_ns)
 
     def configure(self, settings: LeaseSettings, is_timed: bool) -> list[str]:
-        """Apply new settings; returns the containers that no longer fit.
+        """Apply new settings; returns the containers that no longer fit, which are removed.
 
-        All connections are closed, and every process reconnects within a tenth of a second, so that
-        no gate keeps its state under the old settings. Reserved memory stays reserved.
+        Their caps stay, and their gates open after a second, as where a row is missing. All
+        connections are closed, and every process reconnects within a tenth of a second, so that no
+        gate keeps its state under the old settings. Reserved memory stays reserved.
         """
         if (settings, is_timed) == (self.settings, self.is_timed):
             return []
@@ -135,6 +139,8 @@ class Arbiter:
                 uuids = tuple(card.uuid for card in container.cards)
                 if is_timed and self.scheduler.admit(self._claims[name], uuids, now_ns):
                     refused.append(name)
+            for name in refused:
+                self._remove(name, now_ns)
         return refused
 
     async def run(self) -> None:

@@ -147,6 +147,26 @@ async def test_time_slicing_goes_on_and_off_live_and_memory_stays(scene: Scene) 
     assert scene.used_mib("a") == 10
 
 
+async def test_a_container_that_no_longer_fits_is_let_go_and_goes_on_with_its_cap(
+    scene: Scene,
+) -> None:
+    scene.arbiter.is_timed = False
+    scene.container("a", "3/4", "3/4")
+    scene.container("b", "1/2", "1/2")
+    program = await scene.run(
+        "b",
+        "begin(); plain(10 * MIB); work(1000, 0.2); tell(0); work(1000, 2)"
+        "; tell([memory()[0], plain(60 * MIB)[0]])",
+    )
+    await program.answer()
+    assert scene.arbiter.configure(scene.arbiter.settings, is_timed=True) == ["b"]
+    assert list(scene.arbiter.containers) == ["a"]
+    assert await program.answer() == [54, 2]
+    scene.arbiter.remove("a")
+    scene.container("b", "1/2", "1/2")
+    assert await scene.ask("b", "begin(); tell(plain(65 * MIB)[0])") == 2
+
+
 async def test_processes_of_one_container_share_its_lease(scene: Scene) -> None:
     scene.container("a", "1/2", "1/2")
     scene.container("b", "1/2", "1/2")
