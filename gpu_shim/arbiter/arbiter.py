@@ -154,6 +154,7 @@ class Arbiter:
                 now_ns = time.monotonic_ns()
                 for container in self.containers.values():
                     container.grants.beat(now_ns)
+                self._look_for_stopped()
                 await asyncio.sleep(HEARTBEAT_S)
         finally:
             loop.remove_reader(self.fast_path.fileno())
@@ -163,6 +164,12 @@ class Arbiter:
                 self._close(container)
             if self._timer is not None:
                 self._timer.cancel()
+
+    def _look_for_stopped(self) -> None:
+        for name, container in self.containers.items():
+            if self.scheduler.is_suspect(name):
+                with self._deciding() as now_ns:
+                    self.scheduler.set_stopped(name, container.is_stopped(), now_ns)
 
     # -- queries -------------------------------------------------------------------------------
 

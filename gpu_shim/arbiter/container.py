@@ -144,6 +144,11 @@ class Container:
             self.fast_path.forget(connection.number)
         connection.sock.close()
 
+    def is_stopped(self) -> bool:
+        """Whether all its processes that are connected are stopped."""
+        pids = [each.pid for each in self.connections.values()]
+        return bool(pids) and all(_is_stopped(pid) for pid in pids)
+
     def set_cards(self, cards: tuple[ContainerCard, ...]) -> None:
         """Change caps live; the cards themselves stay the same."""
         self.cards = cards
@@ -312,6 +317,15 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal (T) or a debugger (t), see proc(5)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b") ")[2][:1] in (b"T", b"t")
 
 
 def _close_all(files: list[int]) -> None:

@@ -59,6 +59,8 @@ class Scheduler:
     observer: GateObserver | None = None
     node: Node = field(init=False)
     cards: dict[str, CardRecord] = field(default_factory=dict)
+    #: Containers whose processes are all stopped: they want nothing and are charged nothing.
+    stopped: set[str] = field(default_factory=set)
     #: Cards whose plan is void because their state has changed.
     changed: set[str] = field(default_factory=set)
 
@@ -79,6 +81,7 @@ class Scheduler:
     def remove(self, container: str, now_ns: int) -> None:
         """Remove a container, also from its slot."""
         cards = self.node.cards_of.get(container, ())
+        self.stopped.discard(container)
         self.slots.remove(container)
         self.node.remove(container, now_ns)
         for card in cards:
@@ -101,13 +104,28 @@ class Scheduler:
             if container in self.node.cards_of:
                 self._update(container, events.now_ns)
 
+    def is_suspect(self, container: str) -> bool:
+        """Whether `set_stopped` is due: the container has not drained in time, or was stopped."""
+        cards = [self.node.cards[card] for card in self.node.cards_of.get(container, ())]
+        is_late = any(card.tenants[container].is_late for card in cards)
+        return is_late or container in self.stopped
+
+    def set_stopped(self, container: str, is_stopped: bool, now_ns: int) -> None:
+        """Record whether all processes of a container are stopped, by a signal or a debugger."""
+        if is_stopped:
+            self.stopped.add(container)
+        else:
+            self.stopped.discard(container)
+        self._update(container, now_ns)
+
     def _update(self, container: str, now_ns: int) -> None:
         """Update the accounts with what the container's processes want."""
-        is_busy = self.slots.is_wanted(container)
+        is_stopped = container in self.stopped
+        is_busy = self.slots.is_wanted(container) and not is_stopped
         cards = self.node.cards_of[container]
         for card in cards:
             tenant = self.node.cards[card].tenants[container]
-            if tenant.is_late and self.slots.is_drained(container, card):
+            if tenant.is_late and (is_stopped or self.slots.is_drained(container, card)):
                 self.node.cards[card].set_late(container, False, now_ns)
         if any(self.node.cards[card].tenants[container].is_busy != is_busy for card in cards):
             self.node.set_busy(container, is_busy, now_ns)

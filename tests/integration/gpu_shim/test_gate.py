@@ -218,6 +218,28 @@ async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -
     assert scene.arbiter.scheduler.cards[UUID].n_late > 0
 
 
+async def test_a_program_that_is_stopped_is_overtaken_once_and_has_its_share_when_it_goes_on(
+    scene: Scene,
+) -> None:
+    scene.arbiter.scheduler.drain_ns = 100_000_000
+    scene.container("a", "1/2", "1")
+    scene.container("b", "1/2", "1")
+    programs = [await scene.run(name, BUSY) for name in "ab"]
+    for program in programs:
+        await program.answer()
+    scheduler, tenant = scene.arbiter.scheduler, scene.arbiter.account("a", UUID)
+    assert tenant is not None
+    await asyncio.sleep(0.2)
+    os.kill(programs[0].process.pid, signal.SIGSTOP)
+    await until(lambda: scheduler.stopped == {"a"})
+    before = scheduler.cards[UUID].n_late, tenant.held_ns
+    await measure(scene, 1.5)
+    assert (scheduler.cards[UUID].n_late, tenant.held_ns) == before
+    os.kill(programs[0].process.pid, signal.SIGCONT)
+    await until(lambda: not scheduler.stopped)
+    await until_busy(scene, "a", 1.0, 0.3)
+
+
 LONG_KERNEL = """
 begin(); long, short = kernel(3_000_000), kernel(1)
 streams = [c_void_p() for _ in range(2)]

@@ -92,6 +92,18 @@ def test_kernels_of_three_seconds_are_repaid_too() -> None:
     assert abs(Fraction(card.tenants["a"].held_ns, card.now_ns) - Fraction(1, 4)) < Fraction(1, 50)
 
 
+def test_a_tenant_owes_a_minute_of_the_card_at_most_and_repays_it_from_its_share() -> None:
+    card = card_of(("a", "1/20", "1"), ("b", "19/20", "1"))
+    while card.pick(card.now_ns).name != "a":
+        card.end(card.now_ns + LEASE)
+    card.end(card.now_ns + 300 * 1000 * MS)
+    assert card.tenants["a"].lag == -60 * 1000 * MS
+    began = card.now_ns
+    while hold(card) != "a":
+        pass
+    assert 1100 < (card.now_ns - began) / (1000 * MS) < 1201
+
+
 def test_a_tenant_that_yields_early_is_charged_only_for_the_time_it_held() -> None:
     card = card_of(("a", "1/2", "1"), ("b", "1/2", "1"))
     while card.now_ns < 10_000 * MS:

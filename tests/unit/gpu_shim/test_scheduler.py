@@ -266,6 +266,30 @@ def test_a_container_that_does_not_drain_is_overtaken_and_charged(is_ahead: bool
     assert bench.scheduler.node.cards["x"].tenants["a"].overrun_ns == 2_000 * MS
 
 
+def test_a_stopped_container_is_charged_nothing_and_takes_nothing(is_ahead: bool) -> None:
+    bench = two(is_ahead, 50, 950)
+    while "a" not in bench.open:
+        bench.drain(1) if not bench.open else bench.wait()
+    while bench.open != {"b"}:
+        bench.wait()
+    tenant, record = bench.scheduler.node.cards["x"].tenants["a"], bench.scheduler.cards["x"]
+    with bench.deciding():
+        bench.scheduler.set_stopped("a", True, bench.now)
+    held_ns = tenant.held_ns
+    assert held_ns <= LEASE + 2_000 * MS
+    for _ in range(60):
+        bench.wait(1_000 * MS)
+        assert bench.open == {"b"}
+    assert (tenant.held_ns, record.n_late) == (held_ns, 1)
+    with bench.deciding():
+        bench.scheduler.set_stopped("a", False, bench.now)
+    bench.drain(0)
+    began = bench.now
+    while "a" not in bench.open:
+        bench.drain(1) if not bench.open else bench.wait()
+    assert bench.now - began < 60_000 * MS
+
+
 def test_a_strict_container_alone_is_closed_for_what_is_not_its_share(is_ahead: bool) -> None:
     bench = Bench(("a", 500, 500), is_ahead=is_ahead)
     bench.want(0)
