@@ -15,11 +15,12 @@ from tests.support.controlplane.handles import Api
 from tests.support.faultproxy import FaultProxy
 
 PATIENCE_S = 20.0
+INSTANCE = "ballast-control-0"
 
 
 @asynccontextmanager
 async def recording(client: Client, pace: EventRates | None = None) -> AsyncIterator[EventRecorder]:
-    recorder = EventRecorder(client, "ballast-control-0", pace)
+    recorder = EventRecorder(client, INSTANCE, pace)
     task = asyncio.ensure_future(recorder.run())
     try:
         yield recorder
@@ -30,11 +31,13 @@ async def recording(client: Client, pace: EventRates | None = None) -> AsyncIter
 
 
 async def events(client: Client, namespace: str, n: int) -> list[dict[str, Any]]:
-    """The namespace's Events, once there are `n`, oldest first."""
+    """The namespace's Events of the recorder, once there are `n`, oldest first; kube-apiserver
+    itself writes some about the Service `kubernetes`."""
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            items: list[dict[str, Any]] = json.loads(await client.get_raw(path))["items"]
+            listed: list[dict[str, Any]] = json.loads(await client.get_raw(path))["items"]
+            items = [item for item in listed if item.get("reportingInstance") == INSTANCE]
             if len(items) >= n:
                 return sorted(items, key=lambda item: item["eventTime"])
 
@@ -54,7 +57,7 @@ async def test_an_event_says_who_what_and_why(api: Api, client: Client) -> None:
     assert event["related"]["name"] == "p"
     assert (event["reason"], event["note"], event["type"]) == ("Reclaimed", "makes room", "Warning")
     assert event["reportingController"] == "ballast-controller"
-    assert event["reportingInstance"] == "ballast-control-0"
+    assert event["reportingInstance"] == INSTANCE
     assert "Reclaimed" in api.kubectl("describe", "pod", "victim", "-n", api.namespace)
 
 
