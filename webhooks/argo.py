@@ -16,15 +16,13 @@ from typing import Any, Final
 
 from extender.api import names
 from extender.api.demand import PREEMPTIBILITY_LABELS, first_of
+from webhooks.parts import Document, find_parts
 
 ALWAYS: Final = "Always"
 #: The limit up to which an author is warned; the default of a Job's `backoffLimit`.
 FEW_RETRIES: Final = 6
-#: At most this many entries of a list are read.
-MAX_ENTRIES: Final = 64
 PARAMETER: Final = "{{"
 _OF_POD: Final = ("schedulerName", "priorityClassName", "nodeSelector", "initContainers")
-Document = dict[str, Any]
 
 
 def workflow_spec(document: Document) -> Document:
@@ -36,19 +34,7 @@ def workflow_spec(document: Document) -> Document:
 
 def templates_with_pods(value: Any, path: str) -> dict[str, Document]:
     """The templates of a part of a Workflow that create a pod, also inline ones, by their paths."""
-    if isinstance(value, list):
-        inner = {f"{path}[{ix}]": each for ix, each in enumerate(value[:MAX_ENTRIES])}
-    elif not isinstance(value, dict):
-        return {}
-    elif _containers(value):
-        return {path: value}
-    else:
-        inner = {f"{path}.{key}": each for key, each in value.items()}
-    return {
-        found: template
-        for at, each in inner.items()
-        for found, template in templates_with_pods(each, at).items()
-    }
+    return find_parts(value, path, _containers)
 
 
 def pod_template(spec: Document, template: Document) -> Document:

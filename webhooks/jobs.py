@@ -38,6 +38,7 @@ from webhooks import argo, kubeflow
 from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import foresee
 from webhooks.owners.origin import makes_gpu_pods
+from webhooks.parts import MAX_ENTRIES, Document, find_parts
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, patched
@@ -46,12 +47,9 @@ from webhooks.spelling import misplaced, misspelt
 NEVER: Final = "Never"
 #: Kubernetes' default for `backoffLimit`.
 USUAL_BACKOFF: Final = 6
-#: At most this many templates of one object are read.
-MAX_TEMPLATES: Final = 64
 
 #: Raised when a document does not have the shape of its kind.
 _MISSHAPEN: Final = (LookupError, AttributeError, TypeError)
-Document = dict[str, Any]
 
 
 def decide_job(request: Request, projects: ProjectIndex) -> Decision:
@@ -136,7 +134,7 @@ def _of_templates(patch: PatchBuilder, request: Request, projects: ProjectIndex)
 
 def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Sets restartPolicy Never, so that its Jobs can get the policy; yields warnings."""
-    for ix, job in enumerate((patch.document["spec"].get("replicatedJobs") or ())[:MAX_TEMPLATES]):
+    for ix, job in enumerate((patch.document["spec"].get("replicatedJobs") or ())[:MAX_ENTRIES]):
         spec = job["template"]["spec"]
         if not _asks_for_gpu(spec["template"]):
             continue
@@ -174,7 +172,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Warnings only: the training operator decides what an evicted pod means to its job."""
     spec, kind = patch.document["spec"], request.kind.kind
-    replicas = kubeflow.replica_specs(spec)[:MAX_TEMPLATES]
+    replicas = kubeflow.replica_specs(spec)[:MAX_ENTRIES]
     ours = [(name, each) for name, each in replicas if _asks_for_gpu(each["template"])]
     if not ours:
         return
@@ -210,17 +208,17 @@ def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
 def _of_workflow(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """Warnings only: a retryStrategy decides what an evicted pod means to its step."""
     spec = argo.workflow_spec(patch.document)
-    ours = 0
+    is_ours = False
     for template in argo.templates_with_pods(spec.get("templates"), "").values():
         pod = argo.pod_template(spec, template)
         if not _asks_for_gpu(pod):
             continue
-        ours += 1
+        is_ours = True
         if not argo.has_parameters(pod):
             yield from _pod_warnings(request, pod, projects)
         yield from argo.on_eviction(spec, template, pod)
         yield from argo.on_wait(spec, template)
-    yield from _early_deadline(spec if ours else {}, f"this {request.kind.kind}")
+    yield from _early_deadline(spec if is_ours else {}, f"this {request.kind.kind}")
 
 
 _READERS: Final = {
@@ -287,19 +285,7 @@ def _asks_for_gpu(template: Document) -> bool:
 
 def _pod_templates(value: Any, path: str) -> dict[str, Document]:
     """The pod templates in a part of a document, by their paths."""
-    if isinstance(value, list):
-        inner = {f"{path}[{ix}]": each for ix, each in enumerate(value[:MAX_TEMPLATES])}
-    elif not isinstance(value, dict):
-        return {}
-    elif "containers" in (value.get("spec") or {}):
-        return {path: value}
-    else:
-        inner = {f"{path}.{key}": each for key, each in value.items()}
-    return {
-        found: template
-        for at, each in inner.items()
-        for found, template in _pod_templates(each, at).items()
-    }
+    return find_parts(value, path, lambda each: "containers" in (each.get("spec") or {}))
 
 
 def _templates_of(document: Document) -> dict[str, Document]:

@@ -13,17 +13,17 @@ Source: training-operator 1.9.4 `pkg/controller.v1/common/pod.go::ReconcilePods`
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from extender.api import names
 from extender.api.demand import PREEMPTIBILITY_LABELS, first_of
+from webhooks.parts import Document
 
 NEVER: Final = "Never"
 ON_FAILURE: Final = "OnFailure"
 EXIT_CODE: Final = "ExitCode"
 #: Kinds whose operator sets Never where no restart policy is stated; for the others OnFailure.
 NEVER_BY_DEFAULT: Final = frozenset(("JAXJob", "TFJob", "XGBoostJob"))
-Document = dict[str, Any]
 
 
 def replica_specs(spec: Document) -> list[tuple[str, Document]]:

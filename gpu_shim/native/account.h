@@ -11,8 +11,9 @@ enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_SUPPORTED = 801 };
 /* The kind of an address or handle; each kind has its own key space. */
 enum account_kind { ACCOUNT_BLOCK, ACCOUNT_POOL, ACCOUNT_PHYSICAL, ACCOUNT_MAPPING, ACCOUNT_CONTEXT };
 
-/* An entry. `link` is a block's pool (whose charge includes the block), a handle's references, or a
- * mapping's handle; `of` is a block's context, or the number of a mapping's handle. */
+/* An entry. `link` is the pool of a block (the pool's charge includes the block), the references of a
+ * handle, or the handle of a mapping; `of` is the context of a block, or the number of a mapping's
+ * handle. */
 struct account_item {
     int card;
     uint64_t bytes, link, of;
@@ -36,7 +37,7 @@ bool account_has(enum account_kind kind, uint64_t key, int *card);
 /* Keep an entry without bytes, unless there is one. */
 void account_note(enum account_kind kind, uint64_t key, int card);
 
-/* Keep an entry, whose bytes have been charged. An older one with its key ended unseen, and is given
+/* Keep an entry; its bytes have been charged. An older entry with this key ended unseen, and is given
  * back. */
 void account_keep(enum account_kind kind, uint64_t key, struct account_item item);
 

@@ -32,7 +32,7 @@ static inline size_t table_end(int n_slots)
     return offsetof(struct ballast_table, slots) + (size_t)n_slots * sizeof(struct ballast_slot);
 }
 
-/* A file that the program can close, whose number is then that of a file of its own. */
+/* A file that the program can close; its number is then that of a file of the program. */
 struct own_file {
     int fd;
     dev_t device;

@@ -131,10 +131,10 @@ _COLUMNS: Final = (
 def listing_of(namespace: str, name: str, *, is_evictions: bool) -> Listing:
     """How a history is shown; without entries, a message that names what was looked for."""
     what = "evictions" if is_evictions else "events or pods"
-    whose = f' of "{name}"' if name else ""
+    of_name = f' of "{name}"' if name else ""
     where = f'namespace "{namespace}"' if namespace else "any namespace"
     return Listing(
         _COLUMNS,
         lambda item: f"{item['time']} {item['object']} {item['what']}",
-        f"No {what}{whose} found in {where}; the API server keeps events for an hour.",
+        f"No {what}{of_name} found in {where}; the API server keeps events for an hour.",
     )

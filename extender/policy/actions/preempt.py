@@ -67,7 +67,7 @@ def _with_victims(session: Session, pool: str) -> list[Pending]:
             pod.state in ("bound", "nominated") for pod in workload.pods
         ):
             lowest[project] = min(priority, lowest.get(project, priority))
-            leaf = session.queues[pool].leaf_of(workload)
+            leaf = None if project in training else session.queues[pool].leaf_of(workload)
             if leaf is not None and not session.firsts.is_first(workload, leaf.project):
                 training.add(project)
     found = [

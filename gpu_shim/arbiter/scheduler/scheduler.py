@@ -59,7 +59,7 @@ class Scheduler:
     observer: GateObserver | None = None
     node: Node = field(init=False)
     cards: dict[str, CardRecord] = field(default_factory=dict)
-    #: Containers whose processes are all stopped: they want nothing and are charged nothing.
+    #: Containers in which every process is stopped: they count as idle, and are charged nothing.
     stopped: set[str] = field(default_factory=set)
     #: Cards whose plan is void because their state has changed.
     changed: set[str] = field(default_factory=set)

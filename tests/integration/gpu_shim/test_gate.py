@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.integration.gpu_shim.containers import Scene, until
+from tests.integration.gpu_shim.containers import Running, Scene, until
 from tests.support.fakecuda import SECOND, UUID, Run
 
 BUSY = "begin(); tell(0); work(1000, 60)"
@@ -23,6 +23,16 @@ def in_window(runs: Iterable[Run], start_ns: int, end_ns: int) -> list[Run]:
         for run in runs
         if run.end_ns > start_ns and run.start_ns < end_ns
     ]
+
+
+async def two_busy(scene: Scene) -> list[Running]:
+    """Programs of containers a and b, each with half of a card, that are always busy."""
+    scene.container("a", "1/2", "1")
+    scene.container("b", "1/2", "1")
+    programs = [await scene.run(name, BUSY) for name in "ab"]
+    for program in programs:
+        await program.answer()
+    return programs
 
 
 def busy_ns(runs: list[Run], tag: int) -> int:
@@ -193,11 +203,7 @@ async def test_who_goes_quiet_leaves_the_card_and_has_it_back_when_it_returns(sc
 
 
 async def test_a_killed_holder_hands_over_at_once(scene: Scene) -> None:
-    scene.container("a", "1/2", "1")
-    scene.container("b", "1/2", "1")
-    programs = [await scene.run(name, BUSY) for name in "ab"]
-    for program in programs:
-        await program.answer()
+    programs = await two_busy(scene)
     await asyncio.sleep(0.3)
     await programs[0].kill()
     await until_busy(scene, "b", 0.5, 0.3)
@@ -205,11 +211,7 @@ async def test_a_killed_holder_hands_over_at_once(scene: Scene) -> None:
 
 async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -> None:
     scene.arbiter.scheduler.drain_ns = 100_000_000
-    scene.container("a", "1/2", "1")
-    scene.container("b", "1/2", "1")
-    programs = [await scene.run(name, BUSY) for name in "ab"]
-    for program in programs:
-        await program.answer()
+    programs = await two_busy(scene)
     await asyncio.sleep(0.2)
     os.kill(programs[0].process.pid, signal.SIGSTOP)
     runs = await measure(scene, 1.0)
@@ -222,11 +224,7 @@ async def test_a_program_that_is_stopped_is_overtaken_once_and_has_its_share_whe
     scene: Scene,
 ) -> None:
     scene.arbiter.scheduler.drain_ns = 100_000_000
-    scene.container("a", "1/2", "1")
-    scene.container("b", "1/2", "1")
-    programs = [await scene.run(name, BUSY) for name in "ab"]
-    for program in programs:
-        await program.answer()
+    programs = await two_busy(scene)
     scheduler, tenant = scene.arbiter.scheduler, scene.arbiter.account("a", UUID)
     assert tenant is not None
     await asyncio.sleep(0.2)
