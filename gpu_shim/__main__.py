@@ -48,7 +48,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     "--mode",
     type=click.Choice(["pool", "off", "strict", "fair"]),
     default="pool",
-    help="How time is dealt; pool: as the node's GpuNodePool says, live.",
+    help="How GPU time is divided; pool: as the node's GpuNodePool says.",
 )
 @click.option(
     "--lease-ms",
@@ -68,7 +68,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     default=1000,
     help="Leases shrink so that no pod with a share waits longer; 0: never.",
 )
-@click.option("--nri", default="", help="The runtime's NRI socket. Default: none is asked.")
+@click.option("--nri", default="", help="The runtime's NRI socket. Default: no runtime.")
 @click.option(
     "--deliver",
     "way",

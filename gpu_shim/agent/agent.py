@@ -150,7 +150,7 @@ class Agent:
             furnish(home, self.libraries, tenant.cards)
             why = self.arbiter.admit(tenant.claim, socket_path(home), tenant.cards)
         except OSError as error:
-            why = f"its folder could not be made: {error}"
+            why = f"its folder could not be created: {error}"
         if why:
             if tenant.uid not in self.tenants and not self.is_running(tenant.uid):
                 shutil.rmtree(home, ignore_errors=True)

@@ -54,7 +54,7 @@ FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
         False,
     ),
     "gpu_card_memory_bytes": ("Memory of the card that programs can have.", _CARD, False),
-    "gpu_card_info": ("1; says what kind of card it is.", (*_CARD, "model"), False),
+    "gpu_card_info": ("1; the model of the card.", (*_CARD, "model"), False),
     "gpu_card_healthy": ("1 if the card may be allocated to pods.", _CARD, False),
     "agent_info": ("1; the node, and how time is divided.", ("node", "mode"), False),
     "agent_card_errors": ("Critical errors of cards, by NVIDIA's number.", ("xid",), True),

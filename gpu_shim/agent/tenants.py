@@ -76,7 +76,7 @@ def is_whole(row: Row) -> bool:
 
 def _fault(row: Row, devices: Mapping[int, Device]) -> str:
     if not row.uid.replace("-", "").isalnum() or not row.uid.isascii():
-        return "its uid is not one"
+        return "its uid is malformed"
     missing = [card.index for card in row.cards if card.index not in devices]
     if missing:
         return f"card {missing[0]} is not on this node, or not ours yet"

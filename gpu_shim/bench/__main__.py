@@ -62,13 +62,13 @@ async def measure(
         compile_c(loop, [HERE / "launches.c"])
         containers = Containers(Path(place), libraries, driver)
         stage = BenchStage(containers, containers.uuid())
-        step = await _calibrate(stage)
+        step = await calibrate(stage)
         bench = Bench(stage, seconds, LeaseSettings(lease_ms * 1_000_000), step, loop)
         lines = [line for row in rows for line in await ROWS[row](bench)]
         return _machine(stage.uuid, driver), lines
 
 
-async def _calibrate(stage: BenchStage) -> int:
+async def calibrate(stage: BenchStage) -> int:
     """Rounds of the computing kernel that take about 5 ms; raises ValueError if they do not."""
     step = max(1, round(_FIRST_LOOK * _STEP_S / await _takes_s(stage, _FIRST_LOOK)))
     took_s = await _takes_s(stage, step)

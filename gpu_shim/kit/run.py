@@ -13,7 +13,11 @@ from pathlib import Path
 KIT = Path(__file__).resolve().parent
 SOURCE = KIT / "source"
 #: Modules in C, and their further sources.
-MODULES: dict[str, tuple[str, ...]] = {"event_loop": (), "handover": ("pages.c", "table.c")}
+MODULES: dict[str, tuple[str, ...]] = {
+    "event_loop": (),
+    "handover": ("pages.c", "table.c"),
+    "slots": (),
+}
 
 
 def _compile_modules() -> None:

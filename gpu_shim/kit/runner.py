@@ -50,7 +50,8 @@ def _run_step(part: str, step: Step, ends: float, report: TextIO) -> str:
                 _write(report, about | {"at_s": _since(begin)} | line)
                 if "what" in line:
                     results.append(msgspec.convert(line, Result))
-            outcome = _outcome(results, program.wait(max(0.1, begin + budget_s - time.monotonic())))
+            code = program.wait(max(0.1, begin + budget_s - time.monotonic()))
+            outcome = outcome_of(results, code)
         except (TimeoutError, subprocess.TimeoutExpired):
             outcome = "timed out"
         finally:
@@ -59,7 +60,7 @@ def _run_step(part: str, step: Step, ends: float, report: TextIO) -> str:
     return outcome
 
 
-def _outcome(results: Sequence[Result], code: int) -> str:
+def outcome_of(results: Sequence[Result], code: int) -> str:
     """The outcome of a step; without samples it cannot pass."""
     if code or any(each.is_good is False for each in results):
         return "failed"

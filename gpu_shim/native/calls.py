@@ -39,7 +39,7 @@ _DOES: Final = {
 #: Suffixes for the version of a call and for its default stream.
 _ENDING: Final = r"(?:_v\d)?(?:_pt[sd][sz])?"
 #: Calls without a hook, by the whole name without its suffix.
-_DECLARED: Final = {
+DECLARED: Final = {
     Held.OWNER: "cuIpcOpenMemHandle cuMemImportFromShareableHandle"
     " cuMemPoolImport(FromShareableHandle|Pointer)",
     Held.AUDIT: "cu(Array|Array3D|GLCtx|GreenCtx|VDPAUCtx|Multicast|LogicalEndpoint)Create"
@@ -93,7 +93,8 @@ def names(folder: Path = HERE) -> set[str]:
     return set((folder / "names_cuda.txt").read_text("utf-8").split())
 
 
-def _matches(patterns: str, name: str) -> bool:
+def matches(patterns: str, name: str) -> bool:
+    """Whether the function has one of these names, with any version at its end."""
     return any(re.fullmatch(each + _ENDING, name) for each in patterns.split())
 
 
@@ -101,7 +102,7 @@ def table() -> dict[str, set[Held]]:
     """How every call that allocates or starts work is held, and every other hook."""
     made = hooks()
     for name in names() - made.keys():
-        if held := {held for held, patterns in _DECLARED.items() if _matches(patterns, name)}:
+        if held := {held for held, patterns in DECLARED.items() if matches(patterns, name)}:
             made[name] = held
     return made
 
@@ -112,7 +113,7 @@ def undeclared() -> set[str]:
     return {
         name
         for name in rest
-        if _SOUNDS.match(name) and not _NOT_CALLS.fullmatch(name) and not _matches(_NEITHER, name)
+        if _SOUNDS.match(name) and not _NOT_CALLS.fullmatch(name) and not matches(_NEITHER, name)
     }
 
 

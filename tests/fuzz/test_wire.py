@@ -189,10 +189,10 @@ def test_what_a_pod_says_is_read_or_said_to_be_wrong(body: bytes) -> None:
     if problem is not None:
         assert isinstance(problem, Refused)
         assert len(str(problem)) > 20
-    for _, n_pods in claim.facts.sub_groups:
+    for _, n_pods in claim.facts.stated.sub_groups:
         assert 0 <= n_pods <= 999_999
-    assert 0 <= claim.facts.compute_request_milli <= 1000
-    assert 0 <= claim.facts.compute_limit_milli <= 1000
+    assert 0 <= claim.facts.stated.compute_request_milli <= 1000
+    assert 0 <= claim.facts.stated.compute_limit_milli <= 1000
 
 
 @fuzz(encoded(*objects()["GpuNode"]))

@@ -65,7 +65,8 @@ def _copy_programs(into: Path) -> None:
             _write_program(control / name, _ABSENT)
         else:
             shutil.copy2(path, control / name)
-    for folder, names in ((find_node_binaries(), SOURCES), (nvidia.build(), nvidia.SOURCES)):
+    plugin = nvidia.PROGRAMS
+    for folder, names in ((find_node_binaries(), SOURCES), (plugin.build(), plugin.sources)):
         for name in names:
             shutil.copy2(folder / name, node / name)
     plugins = plugin_folder()

@@ -12,7 +12,8 @@ from posix.time cimport CLOCK_MONOTONIC, itimerspec
 from posix.unistd cimport close, read
 
 from gpu_shim.arbiter.fast_path cimport linux
-from gpu_shim.arbiter.fast_path.handover cimport Connection, Handover, clock_ns, message_t
+from gpu_shim.arbiter.fast_path.handover cimport Handover
+from gpu_shim.arbiter.fast_path.state cimport Connection, message_t
 
 # What epoll reports: the slot of a connection, or one of these.
 cdef enum:
@@ -69,7 +70,7 @@ cdef class EventLoop(Handover):
         cdef uint64_t now_ns, ignored
         cdef int n = linux.epoll_wait(self.epoll, events, N_EVENTS, -1), at, source
         linux.pthread_mutex_lock(&self.lock)
-        now_ns = clock_ns()
+        now_ns = linux.clock_ns()
         for at in range(n):
             source = <int>events[at].data.u64
             if source == TIMER:

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from gpu_shim.arbiter.fast_path.handover cimport (
-    BALLAST_CLOSED, BALLAST_LEASED, BALLAST_OPEN, ArbiterState, CardSlot, Connection,
+from gpu_shim.arbiter.fast_path.state cimport (
+    BALLAST_CLOSED, BALLAST_LEASED, BALLAST_OPEN, MAX_CARDS, ArbiterState, CardSlot, Connection,
     ContainerSlot, pages_set_gate,
 )
 
@@ -72,6 +72,21 @@ cdef inline void advance(ArbiterState *state, int number, uint64_t now_ns) noexc
         state.has_events = True
     elif not card.n_awaited:
         open_successor(state, card, now_ns)
+
+
+cdef inline uint64_t next_ns(const ArbiterState *state) noexcept nogil:
+    """When `advance` must be called again even if no message arrives; 0: never."""
+    cdef uint64_t found = 0, then
+    cdef int number
+    if state.is_deciding:
+        return 0
+    for number in range(MAX_CARDS):
+        then = state.cards[number].close_ns
+        if is_handing_over(&state.cards[number]):
+            then = state.cards[number].latest_ns + 1
+        if then and (not found or then < found):
+            found = then
+    return found
 
 
 cdef inline void drained(

@@ -1,7 +1,7 @@
-"""The system calls that the event loop needs and Cython does not declare."""
+"""The clock, and the system calls that Cython does not declare."""
 
 from libc.stdint cimport uint32_t, uint64_t
-from posix.time cimport itimerspec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, itimerspec, timespec
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_mutex_t:
@@ -38,3 +38,10 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef extern from "short_slice.h" nogil:
     void request_short_slice()
+
+
+cdef inline uint64_t clock_ns() noexcept nogil:
+    """The clock of all gates and deadlines."""
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec

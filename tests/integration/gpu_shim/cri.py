@@ -99,13 +99,13 @@ class Containerd:
     async def _answers(self) -> None:
         options = [("grpc.default_authority", "localhost")]
         self.channel = grpc.aio.insecure_channel(f"unix:{self.root}/c.sock", options=options)
-        for _ in range(200):
+        end = asyncio.get_running_loop().time() + DONE_S
+        while asyncio.get_running_loop().time() < end:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await self.call("Version", self.pb.Version(), self.pb.Runtime)
-                break
+                return
             await asyncio.sleep(0.05)
-        else:
-            raise AssertionError(self.log())
+        raise AssertionError(self.log())
 
     async def stop(self) -> None:
         """End it and everything that it started."""
@@ -143,7 +143,7 @@ class Containerd:
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
-        return await stub(request, timeout=30)
+        return await stub(request, timeout=DONE_S)
 
     async def pod(self, uid: str, annotations: Mapping[str, str]) -> str:
         """Start a pod's sandbox on the machine's network; its id."""

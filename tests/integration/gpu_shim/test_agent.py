@@ -5,7 +5,6 @@ import contextlib
 import json
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import pytest
 
 from tests.integration.gpu_shim.containers import DONE_S, Running, Scene, until
 from tests.integration.kube.fakeapi import FakeApi
+from tests.support.controlplane.ports import free_port
 from tests.support.fakecuda import UUID
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,9 +106,7 @@ class Node:
 async def node(scene: Scene) -> AsyncIterator[Node]:
     await scene.stop()
     (scene.root / "pods").mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     node = gpu_node(("a", 250, 64), ("b", 750, 100))
     async with FakeApi([listing(node)], [(200, "")], [(200, node)]) as api:
         made = Node(scene, api, port)

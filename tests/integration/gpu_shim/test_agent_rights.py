@@ -46,12 +46,13 @@ from tests.support.controlplane.ports import free_port
 from tests.support.fakecuda import UUID
 from tests.support.fakecuda import Card as FakeCard
 from tests.support.installation import MANIFESTS
+from tests.support.sight import until
 
 pytestmark = pytest.mark.controlplane
 
 NAMESPACE = "ballast-node"
 STYLE = Style("node-a", NAMESPACE, "registry.example/pause:1")
-IN_FORCE_S = 30.0
+IN_FORCE_S = 90.0
 #: No kubelet reports for these nodes; pods stay on them all the same, and with them logins.
 STAYING = [{"operator": "Exists"}]
 Body = dict[str, Any]
@@ -241,7 +242,9 @@ def test_drain_passes_a_holder_that_its_node_owns(rights: Rights, is_owned: bool
     style = Style(node, NAMESPACE, "none.example/pause", uid if is_owned else "")
     held = {"apiVersion": "v1", "kind": "Pod", **holder_pod(style, 0)}
     api.kubectl("create", "-f", "-", stdin=json.dumps(held))
-    said = rights.try_("drain", node, "--ignore-daemonsets", "--timeout=20s", by=api.kubeconfig)
+    said = rights.try_(
+        "drain", node, "--ignore-daemonsets", f"--timeout={IN_FORCE_S:.0f}s", by=api.kubeconfig
+    )
     left = api.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name")
     name = held["metadata"]["name"]
     if is_owned:
@@ -283,11 +286,13 @@ async def test_the_program_asks_the_driver_and_reports_cards_and_what_is_wrong_w
 async def told(rights: Rights, what: str) -> Body:
     """The only GpuNode, as soon as it holds this."""
     text = ""
-    for _ in range(150):
+
+    async def is_told() -> bool:
+        nonlocal text
         text = await asyncio.to_thread(rights.api.kubectl, "get", "gpunodes", "-o", "json")
-        if what in text:
-            break
-        await asyncio.sleep(0.1)
+        return what in text
+
+    await until(is_told, IN_FORCE_S, lambda: f"{what} in {text}")
     (node,) = json.loads(text)["items"]
     found: Body = node
     return found
@@ -406,16 +411,21 @@ async def test_a_pod_beyond_its_bounds_is_told_of_and_evicted(
         await enforcer.act([Breach(uid, Reason.GPU_UNPROTECTED, "started bare"), found])
         await enforcer.act([found])
         where = ("-n", rights.api.namespace)
-        for _ in range(100):
-            told = await asyncio.to_thread(
-                rights.api.kubectl, "get", "events.events.k8s.io", *where, "-o", "json"
-            )
-            if Reason.GPU_MEMORY_OVER_CAP in told and Reason.GPU_UNPROTECTED in told:
-                break
-            await asyncio.sleep(0.05)
+
+        async def reasons() -> list[str]:
+            get = ("get", "events.events.k8s.io", *where, "-o", "json")
+            listed = json.loads(await asyncio.to_thread(rights.api.kubectl, *get))["items"]
+            ours = [each for each in listed if each.get("reportingInstance") == "agent"]
+            return sorted(each["reason"] for each in ours)
+
+        wanted = [Reason.GPU_MEMORY_OVER_CAP, Reason.GPU_UNPROTECTED]
+
+        async def are_told() -> bool:
+            return await reasons() == wanted
+
+        await until(are_told, IN_FORCE_S, lambda: f"{wanted}")
         writing.cancel()
-    reasons = [each["reason"] for each in json.loads(told)["items"]]
-    assert sorted(reasons) == [Reason.GPU_MEMORY_OVER_CAP, Reason.GPU_UNPROTECTED]
+    assert await reasons() == wanted
     assert enforcer.n_evicted == 1
     pods = await asyncio.to_thread(rights.api.kubectl, "get", "pods", *where, "-o", "json")
     (greedy,) = [each for each in json.loads(pods)["items"] if each["metadata"]["name"] == "greedy"]

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gpu_shim.kit.run import MODULES
 from gpu_shim.native.build import HERE
 from tests.integration.gpu_shim.test_connections import N_MESSAGES
 
 ROOT = HERE.parents[1]
 FAST_PATH = Path("gpu_shim/arbiter/fast_path")
-MODULES: dict[str, tuple[str, ...]] = {
-    "event_loop": (),
-    "handover": ("pages.c", "table.c"),
-}
 TESTS = (
     "tests/integration/gpu_shim/test_event_loop.py",
     "tests/integration/gpu_shim/test_connections.py::test_noise_ends_its_own_connection_and_nothing_else",

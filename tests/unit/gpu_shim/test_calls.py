@@ -62,8 +62,8 @@ def test_a_graph_waits_and_its_memory_is_charged_after_its_launch() -> None:
 
 
 def test_no_declaration_is_about_a_call_that_no_driver_has() -> None:
-    declared = " ".join(calls._DECLARED.values()).split()
+    declared = " ".join(calls.DECLARED.values()).split()
     dead = [
-        each for each in declared if not any(calls._matches(each, name) for name in calls.names())
+        each for each in declared if not any(calls.matches(each, name) for name in calls.names())
     ]
     assert dead == []

@@ -42,7 +42,7 @@ def test_the_steps_of_a_part_have_time_within_nine_minutes(part: str) -> None:
     ],
 )
 def test_what_a_step_comes_to(results: list[Result], code: int, outcome: str) -> None:
-    assert runner._outcome(results, code) == outcome
+    assert runner.outcome_of(results, code) == outcome
 
 
 P99_MS = 29.7
@@ -72,7 +72,7 @@ def test_a_row_that_misses_its_bar_has_failed(
     monkeypatch.setattr(rows, "measure", measured)
     rows.main(["11", "5"])
     told = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
-    assert runner._outcome([msgspec.convert(each, Result) for each in told], 0) == outcome
+    assert runner.outcome_of([msgspec.convert(each, Result) for each in told], 0) == outcome
     assert told[1]["expected"] == str(bar)
 
 
@@ -165,7 +165,7 @@ class Stage:
 
 async def test_rows_are_measured_with_kernels_that_take_the_time_that_they_should() -> None:
     stage: Any = Stage(took_ms=4.6)
-    assert await bench._calibrate(stage) == round(200_000 * 5 / 4.6)
+    assert await bench.calibrate(stage) == round(200_000 * 5 / 4.6)
     stage.took_ms = 0.007
     with pytest.raises(ValueError, match=r"took 0.007 ms instead of about 5 ms"):
-        await bench._calibrate(stage)
+        await bench.calibrate(stage)

@@ -134,7 +134,7 @@ async def test_a_folder_that_can_not_be_made_is_tried_again(tmp_path: Path) -> N
     (tmp_path / "pods" / "u").write_text("in the way")
     rows = GpuNodeSpec(rows=[row("u")])
     served.agent.apply(GpuNode(metadata=ObjectMeta(name="n"), spec=rows))
-    with pytest.raises(Refusal, match="its folder could not be made"):
+    with pytest.raises(Refusal, match="its folder could not be created"):
         await served.create(request("u", CARDS))
     (tmp_path / "pods" / "u").unlink()
     served.agent.map_cards(DEVICES, frozenset())
