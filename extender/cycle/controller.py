@@ -50,14 +50,14 @@ class Controller(Replica):
             tasks.create_task(self._forget_use())
             await asyncio.gather(*(reflector.wait_synced() for reflector in self._reflectors))
             # Takes seconds in a large cluster, so it runs before there is a Lease to lose.
-            self._warm_up()
+            self.warm_up()
             # The listed objects stay, so the collector need not walk them again in every cycle.
             gc.freeze()
             log.info("model filled", nodes=len(self.state.gpu_nodes))
-            tasks.create_task(self._stay_warm())
-            tasks.create_task(election.run(self._lead))
+            tasks.create_task(self.stay_warm())
+            tasks.create_task(election.run(self.lead))
 
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
         """Refresh the model, so that a term begins with recent changes only.
 
         A failure is a bug or an unforeseen object. It ends no process: while this replica does not
@@ -68,14 +68,15 @@ class Controller(Replica):
         except Exception:
             log.exception("the model was not refreshed")
 
-    async def _stay_warm(self) -> NoReturn:
+    async def stay_warm(self) -> NoReturn:
         """Refresh the model while another replica leads, because then no cycle does."""
         while True:
             await asyncio.sleep(_WARM_EVERY_S)
             if not self._is_leading:
-                self._warm_up()
+                self.warm_up()
 
-    async def _lead(self, leadership: Leadership) -> None:
+    async def lead(self, leadership: Leadership) -> None:
+        """Decide until the leadership ends; raises NotLeading then."""
         self._writer.before_write = leadership.check
         metrics.IS_LEADER.set(1)
         self._is_leading = True

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from extender.policy.plan import Plan
 
 #: Without a change, decisions use at most this part of one core.
-_MOST_OF_A_CORE: Final = 0.05
+MOST_OF_A_CORE: Final = 0.05
 #: The longest pause in seconds, which bounds the wait if a change is ever overlooked.
 LONGEST_S: Final = 30.0
 
@@ -43,5 +43,5 @@ class Pace:
         if plan.cut:
             pause_s = 0.0
         elif not (plan.admissions or plan.evictions or plan.moves or plan.drops):
-            pause_s = min(LONGEST_S, max(pause_s, computed_s / _MOST_OF_A_CORE))
+            pause_s = min(LONGEST_S, max(pause_s, computed_s / MOST_OF_A_CORE))
         self.basis, self._next_at = basis, now + pause_s

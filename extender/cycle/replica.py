@@ -22,7 +22,7 @@ from extender.usage.books import PERIOD_S
 from extender.usage.meter import UsageMeter
 
 #: A decision that takes longer than this hangs: its budget is a second of CPU time.
-_DECIDES_WITHIN_S: Final = 120.0
+DECIDES_WITHIN_S: Final = 120.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,11 +56,11 @@ class Replica:
         self._wake = asyncio.Event()
         self._is_hurried = False
         self._recorder = EventRecorder(writer, options.identity)
-        self._reflector_of: dict[type, Reflector[Any]] = {
-            resource.kind: Reflector(reader, resource, self._deliver, ends_on_restore=True)
+        self.reflector_of: dict[type, Reflector[Any]] = {
+            resource.kind: Reflector(reader, resource, self.deliver, ends_on_restore=True)
             for resource in MODEL
         }
-        self._reflectors = list(self._reflector_of.values())
+        self._reflectors = list(self.reflector_of.values())
         #: When the decision under way began, on the monotonic clock.
         self.deciding_since: float | None = None
         self._namespaces = NamespaceKeeper(self._hurry)
@@ -75,7 +75,7 @@ class Replica:
         """Whether decisions come to an end. A process with a hanging decision still renews its
         Lease, so no other replica would take over."""
         since = self.deciding_since
-        return since is None or time.monotonic() - since < _DECIDES_WITHIN_S
+        return since is None or time.monotonic() - since < DECIDES_WITHIN_S
 
     def note_sizes(self) -> None:
         """Update the gauges of the model's size."""
@@ -87,7 +87,7 @@ class Replica:
         whether it does."""
         devices = await served_devices(self._reader)
         self._reflectors += [
-            Reflector(self._reader, resource, self._deliver, ends_on_restore=True)
+            Reflector(self._reader, resource, self.deliver, ends_on_restore=True)
             for resource in devices
         ]
         return bool(devices)
@@ -99,9 +99,10 @@ class Replica:
         """
         async with asyncio.TaskGroup() as group:
             for kind in (GpuNode, Pod):
-                group.create_task(self._reflector_of[kind].catch_up())
+                group.create_task(self.reflector_of[kind].catch_up())
 
-    def _deliver(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
+        """Take in an event of the watches."""
         self.state.apply(event)
         if isinstance(event, Removed) and event.kind is GpuProject:
             metrics.forget_project(event.name)

@@ -8,7 +8,7 @@ from extender.policy.plan import Placement
 from extender.state.model import PodView, WorkloadView
 
 
-def row_of(workload: WorkloadView, placement: Placement, **made: int | str) -> Row:
+def placed_row(workload: WorkloadView, placement: Placement, **made: int | str) -> Row:
     """The ledger row of one placed pod; `made` gives its state, epoch and reserved_at."""
     pod = placement.pod
     return Row(
@@ -32,10 +32,12 @@ def kept_row(workload: WorkloadView, placement: Placement, owner: str, **made: i
     """The row that reserves `placement` for the pod that `owner` creates after the moved one."""
     demand = placement.pod.demand
     move = MoveHold(owner=owner, cpu_milli=demand.cpu_milli, memory_mib=demand.memory_mib)
-    return replace(row_of(workload, placement, state="nominated", **made), move=move)
+    return replace(placed_row(workload, placement, state="nominated", **made), move=move)
 
 
 def successor_row(workload: WorkloadView, pod: PodView, kept: Row, reserved_at: int) -> Row:
     """The row of `pod` on the reservation in `kept`, with the same epoch."""
     placement = Placement(pod, "", tuple(kept.cards))
-    return row_of(workload, placement, state="nominated", epoch=kept.epoch, reserved_at=reserved_at)
+    return placed_row(
+        workload, placement, state="nominated", epoch=kept.epoch, reserved_at=reserved_at
+    )

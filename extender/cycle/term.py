@@ -43,7 +43,7 @@ from extender.usage.books import UsageBooks
 #: cycles, and stays below 2^53 for as many terms as there are minutes in 17 years. A term that has
 #: used all of its epochs ends.
 EPOCHS_PER_LEADER: Final = 1_000_000_000
-#: The longest pause after a decision, however long that took.
+#: The longest time between the end of a decision and the next, however long it took.
 _LONGEST_REST_S: Final = 1.0
 #: A plan is reported again after this, because pods get a wait reason only after 5 s.
 _REPORT_AGAIN_S: Final = 5.0
@@ -70,6 +70,8 @@ class Term:
         self._stage_turns = StageTurns()
         #: CPU seconds of the last snapshot and decision, without work beside the cycle.
         self._computed_s = 0.0
+        #: When the last decision ended, in seconds of the loop's clock.
+        self._decided_at = float("-inf")
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
         self._releaser = Releaser(state, pods)
@@ -98,7 +100,7 @@ class Term:
         beside them, and end with them."""
         books = asyncio.create_task(self._books.run())
         try:
-            await self._cycles()
+            await self.run_cycles()
         finally:
             # First, because it does not await: a second cancellation may stop what follows.
             self._state.take_back_freed()
@@ -110,14 +112,15 @@ class Term:
                     closing.create_task(part.close())
             await asyncio.gather(books, return_exceptions=True)
 
-    async def _cycles(self) -> None:
+    async def run_cycles(self) -> None:
+        """Run cycles until the leadership ends; raises NotLeading then."""
         failures = 0
         options = self._replica.options
         while True:
             is_over = is_decided = False
             try:
                 await self._wait()
-                is_decided = await self._cycle()
+                is_decided = await self.run_cycle()
                 failures = 0
                 metrics.CYCLES.labels("done" if is_decided else "unchanged").inc()
             except* NotLeading:
@@ -135,9 +138,14 @@ class Term:
             if is_over:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 raise NotLeading("the Lease was not renewed in time")  # the election tries again
-            # Leaves two thirds of one core to the API server and kube-scheduler.
-            rest_s = min(_LONGEST_REST_S, 2 * self._computed_s) if is_decided else 0.0
+            rest_s = self._rest_s() if is_decided else 0.0
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
+
+    def _rest_s(self) -> float:
+        """Seconds until the next cycle may decide: computing uses at most a third of one core, or
+        one second passes between two decisions. The time of writes counts."""
+        passed_s = asyncio.get_running_loop().time() - self._decided_at
+        return min(_LONGEST_REST_S, 2 * self._computed_s) - passed_s
 
     async def _wait(self) -> None:
         """Wait until there is something to decide, repair or report."""
@@ -146,7 +154,7 @@ class Term:
             pause_s = STATUS_PERIOD_S if is_behind else tick_s
             await self._replica.wait_for_change(self._pace.basis.model_version, pause_s)
 
-    async def _cycle(self) -> bool:
+    async def run_cycle(self) -> bool:
         """Repair, decide if that is due, and report; returns whether it decided. Raises KubeError
         if nothing of the plan could be written."""
         self._number += 1
@@ -189,8 +197,8 @@ class Term:
             snapshot = self._state.snapshot(int(time.time()))
         self._computed_s = time.thread_time() - started_s
         with _timed("decide"):
-            decided = await self._decide(snapshot)
-        self._note_cut(decided)
+            decided = await self.decide(snapshot)
+        self.note_cut(decided)
         plan = self._recovery.hold_back(decided)
         self._plan, self._snapshot = plan, snapshot
         self._books.queues = snapshot.queues
@@ -211,19 +219,21 @@ class Term:
         if is_due and self._reports.start(self._provisioning.noted(self._plan)):
             self._reported_at = now
 
-    async def _decide(self, snapshot: Snapshot) -> Plan:
+    async def decide(self, snapshot: Snapshot) -> Plan:
+        """The plan for the snapshot, decided in a thread."""
         self._replica.deciding_since = time.monotonic()
         try:
             budget_s = self._replica.options.cycle_budget_s
             plan, took_s = await asyncio.to_thread(
-                timed_decision, snapshot, self._settings(), budget_s
+                timed_decision, snapshot, self.settings(), budget_s
             )
         finally:
             self._replica.deciding_since = None
         self._computed_s += took_s
+        self._decided_at = asyncio.get_running_loop().time()
         return plan
 
-    def _settings(self) -> Settings:
+    def settings(self) -> Settings:
         """The settings of this cycle's decision."""
         return Settings(
             stages=self._stage_turns.next(),
@@ -232,7 +242,7 @@ class Term:
             first=self._cut,
         )
 
-    def _note_cut(self, plan: Plan) -> None:
+    def note_cut(self, plan: Plan) -> None:
         """Consider workloads first in the next cycle that this one had no time for."""
         self._cut = plan.cut
         metrics.CUT_WORKLOADS.set(len(plan.cut))

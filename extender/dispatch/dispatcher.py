@@ -14,12 +14,13 @@ from extender.api import names
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
 from extender.api.units import api_time
+from extender.api.versions import version_number
 from extender.dispatch.clusters import WorkerClusters
 from extender.dispatch.kinds import WORKLOADS, Asked, Workload
 from extender.dispatch.nomination import nominate
 from extender.dispatch.ranking import Heard, choose
 from extender.dispatch.state import DispatchState
-from extender.dispatch.turns import Turn, Turns, version_of
+from extender.dispatch.turns import Turn, Turns
 from extender.kube.client import Client
 from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading
 from extender.kube.wire import decode_object
@@ -128,7 +129,8 @@ class Dispatcher:
             await self._write_condition(read, Reason.NO_CLUSTER, message)
             return
         if read.workload.status.nominated_cluster_names != chosen:
-            turn.version = version_of((await nominate(self._client, read.whole, chosen)).metadata)
+            nominated = await nominate(self._client, read.whole, chosen)
+            turn.version = version_number(nominated.metadata.resource_version)
             for cluster in chosen:
                 _NOMINATIONS.labels(cluster).inc()
         self._turns.nominate(turn, chosen, wanted)

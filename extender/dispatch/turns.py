@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from extender.api.objects import ObjectMeta
+from extender.api.versions import version_number
 from extender.dispatch.kinds import Progress, Workload
 from extender.view.answers import WantedWorkload
 
@@ -69,11 +69,12 @@ class Turns:
         An existing nomination, as after a restart, has its full time from now on.
         """
         key, meta, now = workload.key, workload.metadata, self.clock()
+        version = version_number(meta.resource_version)
         found, named = self._of.get(key), tuple(workload.status.nominated_cluster_names)
         if found is None or found.uid != meta.uid:
             found = self._of[key] = Turn(meta.uid, now, named)
             found.due = now + self.reserve_s if named else now
-        elif found.nominated and not named and version_of(meta) > found.version:
+        elif found.nominated and not named and version > found.version:
             # Kueue evicted it and started over, so the clusters are asked again.
             found = self._of[key] = Turn(meta.uid, now)
         return found
@@ -124,11 +125,6 @@ class Turns:
     def next_due(self) -> float | None:
         """When the next Workload is due."""
         return min((turn.due for turn in self._of.values()), default=None)
-
-
-def version_of(meta: ObjectMeta) -> int:
-    """The object's version as an ordered number; 0 if it has none."""
-    return int(meta.resource_version) if meta.resource_version.isdecimal() else 0
 
 
 def _size(wanted: WantedWorkload) -> int:

@@ -18,6 +18,7 @@ from prometheus_client import Counter
 
 from extender.api.kinds import GpuNode, GpuNodeSpec, Row
 from extender.api.reasons import Reason, Refused
+from extender.api.versions import version_number
 from extender.kube.backoff import Backoff
 from extender.kube.client import Client
 from extender.kube.errors import (
@@ -158,7 +159,9 @@ class Ledger:
         known, seen = self._known(node), self._seen.get(node)
         if seen is None or known is None:
             return known
-        if known.metadata.uid != seen.metadata.uid or _version(known) >= _version(seen):
+        ours, theirs = seen.metadata, known.metadata
+        is_past = version_number(theirs.resource_version) >= version_number(ours.resource_version)
+        if theirs.uid != ours.uid or is_past:
             del self._seen[node]
             return known
         return seen
@@ -301,8 +304,3 @@ def _split(changes: Iterable[RowChange]) -> dict[str, _NodeWrite]:
 def _same_rows(rows: Sequence[Row], others: Sequence[Row]) -> bool:
     """Whether both hold the same rows, in any order."""
     return len(rows) == len(others) and {r.uid: r for r in rows} == {r.uid: r for r in others}
-
-
-def _version(gpu_node: GpuNode) -> int:
-    version = gpu_node.metadata.resource_version
-    return int(version) if version.isdigit() else 0

@@ -1,10 +1,11 @@
 """Decides one cycle: one snapshot in, one plan out."""
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from extender.api.reasons import Reason, Refused
 from extender.policy.actions.allocate import allocate, allocate_deferred
 from extender.policy.actions.consolidate import consolidate
 from extender.policy.actions.empty_nodes import empty_nodes
@@ -27,7 +28,6 @@ from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.tree import tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.floors import keep_floors
-from extender.policy.workloads.pending import Pending
 from extender.state.snapshot import Snapshot
 
 
@@ -61,8 +61,23 @@ def paused_collector() -> Iterator[None]:
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
     snapshot, kept = keep_floors(snapshot)
     plan = _decide_rounds(snapshot, settings)
+    _explain_rest(plan, snapshot, settings.stages)
     plan.kept = kept
     return plan
+
+
+def _explain_rest(plan: Plan, snapshot: Snapshot, stages: Sequence[Stage]) -> None:
+    """Add a reason for each workload with pods that the plan does not place and that no stage
+    considered, such as the surplus of a workload that loses pods."""
+    why = "it has its turn in the next cycle"
+    if "allocate" not in stages:
+        ran = f"only {' and '.join(stages)} ran" if stages else "no stage ran"
+        why = f"{ran}, and free places are given by allocate"
+    placed = plan.placed_uids()
+    for key in sorted(tally_of(snapshot).waiting - plan.waits.keys()):
+        pods = snapshot.workloads[key].pods
+        if any(p.state == "gated" and not p.is_terminating and p.uid not in placed for p in pods):
+            plan.waits[key] = Refused(Reason.WAITING_FOR_TURN, f"{key}: {why}")
 
 
 def _decide_rounds(snapshot: Snapshot, settings: Settings) -> Plan:
@@ -70,7 +85,7 @@ def _decide_rounds(snapshot: Snapshot, settings: Settings) -> Plan:
         return _decide_round(snapshot, settings).plan()
     rounds = Rounds(snapshot, snapshot.nodes.copy(), settings.moves_reclaimed)
     session = _decide_round(snapshot, settings)
-    may_be_taken_back = session.is_any_above_share and bool(session.pending)
+    may_be_taken_back = session.may_be_taken_back and bool(session.backlog.pending)
     rounds.add(session.plan(), session.budgets, may_be_taken_back=may_be_taken_back)
     while rounds.is_next() and not session.is_spent():
         session = _decide_round(rounds.snapshot_after(), settings, is_follow_up=True)
@@ -86,7 +101,7 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
     resolve_nominations(session)
     session.read_pending()
     set_aside_unplaceable(session)
-    session.reservations.await_nodes(session.pending)
+    session.reservations.await_nodes(session.backlog.pending)
     set_fair_shares(session)
     for pool, queues in session.queues.items():
         if snapshot.pools[pool].policy == "demand-weighted":
@@ -94,8 +109,7 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
     if is_follow_up and session.places.pod_affinity:
         # Only after shares are divided, since this work counts in them.
         concerns = session.places.pod_affinity.concerns
-        session.left_out = [each for each in session.pending if concerns(each.waiting)]
-        session.pending = [each for each in session.pending if not concerns(each.waiting)]
+        session.backlog.leave_out(lambda pending: concerns(pending.waiting))
     for stage in session.settings.stages:
         if stage in _STAGES and not (is_follow_up and stage in _ONCE):
             session.settings.enter(stage)
@@ -106,39 +120,34 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
 def _allocate_by_policy(preemption: Preemption) -> None:
     """Serve the fair-share pools, then all other pools by their policies."""
     session = preemption.session
+    preemption.count_leaving()
     allocate(session)
     policies = {name: view.policy for name, view in session.snapshot.pools.items()}
     # Demand-weighted queues return what is above their shares even if no workload is pending.
     weighted = sorted(name for name, policy in policies.items() if policy == "demand-weighted")
-    pools = list(dict.fromkeys([*session.pools_in_order(), *weighted]))
+    pools = list(dict.fromkeys([*session.backlog.pools(), *weighted]))
     for pool in pools:
         if policies[pool] == "priority":
-            here = session.pending_in(pool)
-            _remove_served(session, here, serve_by_priority(preemption, pool, here))
+            here = session.backlog.in_pool(pool)
+            session.backlog.settle(here, serve_by_priority(preemption, pool, here))
         elif policies[pool] == "demand-weighted":
-            here = session.pending_in(pool)
-            _remove_served(session, here, start_by_demand(session, pool, here, "now"))
+            here = session.backlog.in_pool(pool)
+            session.backlog.settle(here, start_by_demand(session, pool, here, "now"))
     if len(policies) > 1:
         for pool in weighted:
             divide_again(session, session.queues[pool])
     for pool in pools:
         if policies[pool] == "demand-weighted":
-            here = session.pending_in(pool)
-            _remove_served(session, here, share_by_demand(session, pool, here))
+            here = session.backlog.in_pool(pool)
+            session.backlog.settle(here, share_by_demand(session, pool, here))
     preemption.review()
-
-
-def _remove_served(session: Session, waiting: list[Pending], left: list[Pending]) -> None:
-    """Remove the workloads of `waiting` that are not in `left` from `session.pending`."""
-    gone = {id(pending) for pending in waiting} - {id(pending) for pending in left}
-    session.pending = [p for p in session.pending if id(p) not in gone]
 
 
 def _reclaim_then_allocate(preemption: Preemption) -> None:
     """Reclaim, then serve the workloads that were deferred."""
     session = preemption.session
     reclaim(preemption)
-    if session.deferred:
+    if session.backlog.deferred:
         session.settings.enter("allocate")
         allocate_deferred(preemption)
         if "consolidate" in session.settings.stages:
@@ -151,7 +160,7 @@ def _preempt_then_allocate(preemption: Preemption) -> None:
     session = preemption.session
     preempt(preemption)
     session.has_preempted = True
-    if session.yielding:
+    if session.backlog.yielding:
         session.settings.enter("allocate")
         allocate_deferred(preemption)
 

@@ -82,8 +82,7 @@ class Rounds:
     def _placed(self) -> Iterator[str]:
         """UIDs of the pods that any round so far placed."""
         for plan in self._plans:
-            for admission in plan.admissions:
-                yield from (placement.pod.uid for placement in admission.placements)
+            yield from plan.placed_uids()
             yield from (move.pod.uid for move in plan.moves)
 
     def _carry_out(self, plan: Plan) -> None:
@@ -133,7 +132,7 @@ class Rounds:
         net.compare()
         found = Plan(shares=first.shares, drops=list(self.drops()))
         found.admissions, found.evictions, found.moves = net.admissions, net.evictions, net.moves
-        found.waits = dict(self._waits(net))
+        found.waits = dict(sorted(self._waits(net)))
         held_back = {held.uid: held for plan in self._plans for held in plan.held_back}
         found.held_back = [held_back[uid] for uid in sorted(held_back)]
         found.cut = frozenset().union(*(plan.cut for plan in self._plans))
@@ -142,12 +141,13 @@ class Rounds:
         return found
 
     def _waits(self, net: "_NetChange") -> Iterator[tuple[str, Refused]]:
-        """Why workloads are pending at the end that were pending before, too."""
+        """Why workloads are pending at the end that were pending or nominated before."""
         last, first, drops = self._plans[-1].waits, self._plans[0].waits, self.drops()
-        for key in sorted(last.keys() | first.keys()):
+        yield from drops.items()
+        for key in (last.keys() | first.keys()) - drops.keys():
             if key in self._before and key not in net.waiting:
                 continue
-            refused = drops.get(key) or last.get(key) or first.get(key)
+            refused = last.get(key) or first.get(key)
             if refused is not None and (key in first or key in net.waiting):
                 yield key, refused
 
@@ -254,15 +254,17 @@ class _NetChange:
         ends = {pod.uid: pod for _, after in changes for pod in after.pods if pod.node}
         for before, _ in changes:
             self._keep_place(before, ends)
+        at_once = rounds.started_at_once()
         pods = chain.from_iterable(before.pods for before, _ in changes)
-        keep_cards((p for p in pods if p.uid in self._victims or p.state == "gated"), ends)
+        # A pod that starts at once keeps its cards, which are free now.
+        later = (p for p in pods if p.uid in self._victims or p.state == "gated")
+        keep_cards((p for p in later if p.uid not in at_once), ends)
         for before, after in changes:
             ends_at = {pod.uid: ends[pod.uid] for pod in after.pods if pod.uid in ends}
             if self._is_broken_gang(before, ends_at):
                 ends_at = {uid: pod for uid, pod in ends_at.items() if uid in only_moved}
             self._ends_at.update(ends_at)
         self.admissions += rounds.settled_nominations()
-        at_once = rounds.started_at_once()
         for before, _ in changes:
             self._admit(before, at_once)
         beneficiaries = self._beneficiaries()
@@ -333,7 +335,8 @@ class _NetChange:
             return
         here = beneficiaries.get(pod.node, {})
         everywhere = beneficiaries[""]
-        beneficiary, note, reason = victim.beneficiary, victim.note, victim.reason
+        beneficiary, reason = victim.beneficiary, victim.reason
+        note = "" if isinstance(victim, Move) else victim.note
         if beneficiary and beneficiary not in everywhere:
             remaining = (key for key in chain(here, everywhere) if key != workload.key)
             beneficiary = next(remaining, beneficiary)
@@ -344,7 +347,7 @@ class _NetChange:
         if end is not None and self._may_end_at(pod, self._ends_at):
             place = Placement(pod, end.node, end.cards)
             why = victim.reason if isinstance(victim, Move) else Reason.MOVED
-            self.moves.append(Move(place, workload.key, why, beneficiary, ""))
+            self.moves.append(Move(place, workload.key, why, beneficiary))
             return
         if isinstance(victim, Move):
             last = self._last_eviction(pod.uid)

@@ -121,7 +121,6 @@ class Move(Struct, frozen=True, gc=False):
     workload: str
     reason: Reason
     beneficiary: str
-    note: str
 
     @property
     def pod(self) -> PodView:
@@ -202,3 +201,7 @@ class Plan:
     cut: frozenset[str] = frozenset()
     cut_stages: tuple[Stage, ...] = ()
     kept: frozenset[str] = frozenset()
+
+    def placed_uids(self) -> set[str]:
+        """UIDs of the pods that start or are nominated. A moved pod is not among them."""
+        return {each.pod.uid for admission in self.admissions for each in admission.placements}

@@ -1,27 +1,43 @@
-"""The placements, evictions and moves that a cycle has decided so far; see `plan` for the outcome.
+"""What a cycle has decided so far; see `plan` for the outcome.
 
-Stages record them here when the simulation holds them.
+Stages record placements, evictions and moves here when the simulation holds them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.plan import Eviction, Move, Placement, State
-from extender.state.model import PodView
+from extender.policy.plan import (
+    ALL_STAGES,
+    Admission,
+    Eviction,
+    HeldBack,
+    Move,
+    Placement,
+    Plan,
+    Stage,
+    State,
+)
+from extender.state.model import PodView, WorkloadView
 
 
 @dataclass(slots=True)
 class PlanDraft:
     """`placed` has the placements by workload key and state. `drops` are keys of workloads that
     lose their nominations; `gone` are the UIDs of pods that the cycle evicts or moves, or of which
-    it drops the nomination."""
+    it drops the nomination. `waits` says, by key, why workloads are not placed; `incomplete`, why
+    more pods of a placed workload are not. `held_back` are by UID the victims that disruption
+    budgets protected."""
 
     placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     evictions: list[Eviction] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     drops: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
+    waits: dict[str, Refused] = field(default_factory=dict)
+    incomplete: dict[str, Refused] = field(default_factory=dict)
+    held_back: dict[str, HeldBack] = field(default_factory=dict)
+    _cut: dict[str, Stage] = field(default_factory=dict)
     _with_victims: set[str] = field(default_factory=set)
     _shrinking: set[str] = field(default_factory=set)
 
@@ -75,6 +91,10 @@ class PlanDraft:
         self.moves = [each for each in self.moves if each.pod.uid not in uids]
         self.gone.difference_update(uids)
 
+    def cut(self, key: str, stage: Stage) -> None:
+        """Record that the stage had no time for the workload."""
+        self._cut.setdefault(key, stage)
+
     def has_victims(self, key: str) -> bool:
         """Whether this cycle evicts or moves pods of the workload."""
         return key in self._with_victims
@@ -94,7 +114,22 @@ class PlanDraft:
         for move in self.moves:
             yield from (move.pod.node, move.placement.node)
 
-    def given_up(self) -> dict[str, Refused]:
+    def plan(self, workloads: Mapping[str, WorkloadView]) -> Plan:
+        """The plan so far, without the queues' shares."""
+        given_up = self._given_up()
+        evictions = [each for each in self.evictions if each.workload not in given_up]
+        plan = Plan(evictions=evictions, moves=self.moves, drops=[*self.drops, *given_up])
+        plan.held_back = [self.held_back[uid] for uid in sorted(self.held_back)]
+        for (key, state), placements in self.placed.items():
+            if key not in given_up:
+                plan.admissions.append(Admission(workloads[key], tuple(placements), state))
+        waits = self.incomplete | self.waits | given_up
+        plan.waits = {key: waits[key] for key in sorted(waits)}
+        plan.cut = frozenset(self._cut)
+        plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
+        return plan
+
+    def _given_up(self) -> dict[str, Refused]:
         """By key, why nominations of earlier cycles are given up for other work."""
         return {
             each.workload: Refused(

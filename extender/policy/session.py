@@ -18,24 +18,16 @@ from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.reservations import Reservations
 from extender.policy.placement.simulation import Simulation
 from extender.policy.placement.topology import TopologyDomains
-from extender.policy.plan import (
-    ALL_STAGES,
-    Admission,
-    HeldBack,
-    Placement,
-    Plan,
-    Settings,
-    Stage,
-    State,
-)
+from extender.policy.plan import HeldBack, Placement, Plan, Settings, Stage, State
 from extender.policy.plan_draft import PlanDraft
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import is_ever_allowed
 from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, tally_of
+from extender.policy.workloads.backlog import Backlog
 from extender.policy.workloads.disruption_budgets import Budgets, find_overdue, hold_key, hold_s
 from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.job_order import Turns
-from extender.policy.workloads.pending import Pending, PendingReader, SortKey, why_too_few
+from extender.policy.workloads.pending import Pending, PendingReader, why_too_few
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 from extender.state.tally import sum_amounts
@@ -45,10 +37,9 @@ from extender.state.tally import sum_amounts
 class Session:
     """The state of one cycle.
 
-    `pending` are the workloads to be placed, except `deferred`, which are served after reclaim,
-    `yielding`, which are served after preemption, and `left_out`, which are not served in this
-    round but count in the shares. `blocked` are those of which a chunk did not fit in `allocate`,
-    by pool. `is_any_above_share`: work starts that lifts its queue above its share.
+    `has_preempted`: stage `preempt` is over. `may_be_taken_back`: work starts that the next cycle
+    could evict or move, since it lifts its queue above its share or its node pool spreads it.
+    `leaving_pools` are node pools in which terminating pods hold cards.
     """
 
     snapshot: Snapshot
@@ -61,19 +52,11 @@ class Session:
     budgets: Budgets = field(init=False)
     reservations: Reservations = field(init=False)
     firsts: FirstKinds = field(init=False)
-    pending: list[Pending] = field(default_factory=list)
-    deferred: list[Pending] = field(default_factory=list)
-    yielding: list[Pending] = field(default_factory=list)
-    left_out: list[Pending] = field(default_factory=list)
-    blocked: dict[str, list[tuple[Queue, Pending, Sequence[PodView]]]] = field(default_factory=dict)
+    backlog: Backlog = field(default_factory=Backlog)
     has_preempted: bool = False
-    is_any_above_share: bool = False
-    waits: dict[str, Refused] = field(default_factory=dict)
+    may_be_taken_back: bool = False
     draft: PlanDraft = field(default_factory=PlanDraft)
     leaving_pools: set[str] = field(default_factory=set)
-    _cut: dict[str, Stage] = field(default_factory=dict)
-    _incomplete: dict[str, Refused] = field(default_factory=dict)
-    _held_back: dict[str, HeldBack] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -101,34 +84,9 @@ class Session:
         for key in sorted(tally_of(self.snapshot).waiting):
             found = reader.read(self.snapshot.workloads[key])
             if isinstance(found, Refused):
-                self.waits[key] = found
-            elif found is not None and key not in self.waits:
-                self.pending.append(found)
-
-    def pools_in_order(self, waiting: Sequence[Pending] | None = None) -> list[str]:
-        """The node pools of pending work (or `waiting`): first those that are no workload's second
-        choice; among equals, first the first choice of the workload that is to start first."""
-        if waiting is None:
-            waiting = self.pending
-        named = {pool for pools in {pending.pools for pending in waiting} for pool in pools}
-        if len(named) < 2:
-            return list(named)
-        latest: dict[str, int] = {}
-        first: dict[str, SortKey] = {}
-        keys: dict[tuple[str, ...], list[SortKey]] = {}
-        for pending in waiting:
-            if pending.only_holds_up:
-                latest |= dict.fromkeys(pending.pools, 0)
-            elif pending.pools:
-                keys.setdefault(pending.pools, []).append(pending.sort_key)
-        for pools, listed in keys.items():
-            for position, pool in enumerate(pools):
-                latest[pool] = max(position, latest.get(pool, 0))
-            chosen, key = pools[0], min(listed)
-            first[chosen] = min(first.get(chosen, key), key)
-        return sorted(
-            latest, key=lambda pool: (latest[pool], pool not in first, first.get(pool, ()), pool)
-        )
+                self.draft.waits[key] = found
+            elif found is not None and key not in self.draft.waits:
+                self.backlog.pending.append(found)
 
     def take_turns(self, pool: str, waiting: Iterable[Pending]) -> Turns:
         """The turns of the pending workloads of a pool, in its job order."""
@@ -175,14 +133,6 @@ class Session:
     def is_spent(self) -> bool:
         """Whether the cycle's time is up; checked between workloads, never within one."""
         return self.settings.is_spent()
-
-    def cut(self, key: str, stage: Stage) -> None:
-        """Record that the stage had no time for the workload."""
-        self._cut.setdefault(key, stage)
-
-    def pending_in(self, pool: str) -> list[Pending]:
-        """The pending workloads that may use the pool."""
-        return [pending for pending in self.pending if pool in pending.pools]
 
     def may_evict_later(self, stage: Stage, pool: str) -> bool:
         """Whether this stage comes after `allocate` and evicts pods in the pool."""
@@ -242,8 +192,9 @@ class Session:
         self.firsts.start(workload, leaf, held)
         self.confirm(workload, placements, state)
         left = pending.advance(placements, pool)
-        if left is None and pending.waiting:
-            self._incomplete[workload.key] = why_too_few(pending, pending.waiting)
+        if left is None and (pending.waiting or pending.spare):
+            gated = [*pending.waiting, *pending.spare]
+            self.draft.incomplete[workload.key] = why_too_few(pending, gated)
         return left
 
     def confirm(
@@ -265,7 +216,7 @@ class Session:
         for pod, workload in zip(pods, workloads, strict=True):
             since = self.settings.held_since.get(hold_key(pod.uid, pod.budgets), now_s)
             until = since + hold_s(self.snapshot, pod, workload.project)
-            self._held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
+            self.draft.held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
             end = max(0, until - now_s)
             whose = pod.key if workload.project == project else f"a pod of {_title(workload)}"
             sentence = sentence or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
@@ -273,18 +224,7 @@ class Session:
 
     def plan(self) -> Plan:
         """The plan so far. Shares show the snapshot's own usage."""
-        draft, given_up = self.draft, self.draft.given_up()
-        evictions = [each for each in draft.evictions if each.workload not in given_up]
-        plan = Plan(evictions=evictions, moves=draft.moves, drops=[*draft.drops, *given_up])
-        plan.held_back = [self._held_back[uid] for uid in sorted(self._held_back)]
-        for (key, state), placements in draft.placed.items():
-            if key not in given_up:
-                workload = self.snapshot.workloads[key]
-                plan.admissions.append(Admission(workload, tuple(placements), state))
-        waits = self._incomplete | self.waits | given_up
-        plan.waits = {key: waits[key] for key in sorted(waits)}
-        plan.cut = frozenset(self._cut)
-        plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
+        plan = self.draft.plan(self.snapshot.workloads)
         for pool, queues in self.queues.items():
             for queue in queues.by_name.values():
                 plan.shares[queue.name, pool] = queue.as_share()

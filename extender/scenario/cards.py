@@ -116,4 +116,4 @@ def _put(cluster: Cluster, table: _Cards, each: Seated, cards: list[int]) -> Non
     table.hold(each.place)
     free = table.later if each.state == "nominated" else table.now
     if any(share.milli > MILLI_PER_GPU or free[share.index] < 0 for share in shares):
-        raise ScenarioError(f"{where}: its cards on {table.node.name} have not so much")
+        raise ScenarioError(f"{where}: its cards on {table.node.name} do not have that much free")

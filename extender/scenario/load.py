@@ -22,6 +22,13 @@ from extender.scenario.model.case import Case
 from extender.scenario.warnings import warnings_on
 
 ENDINGS: Final = (".yaml", ".yml", ".json", ".jsonl")
+#: The error for a file with manifests of Kubernetes, by their kinds.
+_NO_SCENARIOS: Final = (
+    "these are Kubernetes objects (%s), not scenarios. `kubectl create --dry-run=server -f` shows"
+    " whether Ballast accepts them, `kubectl ballast whatif --job PROJECT=PODSxGPUS` whether such"
+    " work would start, and `ballast convert` converts those of other schedulers. `kubectl ballast"
+    " snapshot` writes a cluster as a scenario"
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,8 +93,19 @@ def _take_file(loaded: Loaded, path: Path, *, is_named: bool) -> None:
         loaded.broken.append(Broken(str(path), str(error)))
         return
     if is_named or any(map(_may_be_case, entries)):
+        kinds = {kind: None for entry in entries if (kind := _kind_of_manifest(entry))}
+        if kinds:
+            loaded.broken.append(Broken(str(path), f"{path}: {_NO_SCENARIOS % ', '.join(kinds)}"))
         for entry in entries:
-            _take(loaded, path, entry)
+            if not _kind_of_manifest(entry):
+                _take(loaded, path, entry)
+
+
+def _kind_of_manifest(entry: Entry) -> str:
+    """The kind if the entry is an object of Kubernetes; else empty."""
+    value = entry.value
+    is_manifest = isinstance(value, dict) and "apiVersion" in value and "scenario" not in value
+    return str(value.get("kind", "")) if is_manifest else ""
 
 
 def _take(loaded: Loaded, path: Path, entry: Entry) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from extender.api.reasons import SENTENCES, Reason
+from extender.api.reasons import SENTENCES
 from extender.api.units import count_gpus, format_gpus
 from extender.policy.plan import Eviction, Move, QueueShare
 from extender.scenario.outcome import Outcome
@@ -60,7 +60,6 @@ def tell(world: World, outcome: Outcome) -> Story:
         detail = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{key}: ")
         detail = _in_mib(detail, world.cluster.memory_unit)
         story.waiting.append(f"{names.get(key, key)} waits: {refused.reason}, {detail}.")
-    story.waiting += _without_reason(world, outcome)
     for (queue, pool), share in outcome.plan.shares.items():
         named = queue if len(world.cluster.pools) == 1 else f"{queue} in {pool}"
         story.shares += _rows(named, share, world.cluster.memory_unit)
@@ -115,19 +114,6 @@ def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
         )
         where = f"moves from {pod.node} to {to}" if pod.node != to else f"moves within {to}"
         yield f"{pod.uid} {where}{receiver}: {move.reason}, {SENTENCES[move.reason]}."
-
-
-def _without_reason(world: World, outcome: Outcome) -> Iterator[str]:
-    """Pending jobs without a reason, because no stage considered them."""
-    stages = world.cluster.case.settings.stages
-    why = "it has its turn in the next cycle"
-    if "allocate" not in stages:
-        ran = f"only {' and '.join(stages)} ran" if stages else "no stage ran"
-        why = f"{ran}, and free places are given by allocate"
-    for name, job in world.jobs.items():
-        waits = any(outcome.after[task.id].status == "pending" for task in job.tasks)
-        if waits and job.key not in outcome.plan.waits:
-            yield f"{name} waits: {Reason.WAITING_FOR_TURN}, {why}."
 
 
 def _in_mib(detail: str, memory_unit: int) -> str:

@@ -49,7 +49,7 @@ def run_case(
     contradicts itself, or on which deciding breaks, has failed; other cases are not affected.
     """
     if case.is_out_of_format:
-        return Report(case.id, "skipped", ["it needs what the format cannot say"])
+        return Report(case.id, "skipped", ["it needs something that the format cannot express"])
     report = Report(case.id, "passed")
     try:
         for finding in _Run(case, clock, write, judge).differences():
@@ -174,4 +174,4 @@ def _broken_deciding(error: Exception) -> str:
     """A sentence about a bug: what, and where."""
     frame = extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
-    return f"deciding broke in {where}: {type(error).__name__}: {error}"
+    return f"the decision failed in {where}: {type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from extender.api.listing import listed
 from extender.scenario import amounts
 from extender.scenario.budgets import covers
 from extender.scenario.faults import jobs_of
@@ -47,9 +48,9 @@ def warnings_on(case: Case) -> Iterator[str]:
     """One sentence for each warning."""
     for at, node in enumerate(case.nodes):
         if node.numa:
-            yield f"nodes[{at}].numa: says nothing: what is decided does not look at NUMA zones"
+            yield f"nodes[{at}].numa: has no effect: decisions ignore NUMA zones"
         if node.mig.instances and node.mig.strategy != "mixed":
-            yield f"nodes[{at}].mig: its instances count, though strategy mixed is not said"
+            yield f"nodes[{at}].mig: its instances count, though strategy mixed is not stated"
     for at, queue in enumerate(case.queues):
         for name in ("gpu", "cpu", "memory"):
             used = getattr(queue.usage, name)
@@ -88,7 +89,7 @@ def _on_budget(case: Case, place: str, budget: Budget) -> Iterator[str]:
 def _on_task(place: str, task: Task) -> Iterator[str]:
     for field in ("node", "cards") if task.state == "pending" else ():
         if getattr(task, field):
-            why = "says nothing for a pending task; nodeSelector keeps one on a node"
+            why = "has no effect on a pending task; nodeSelector keeps one on a node"
             yield f"{place}.{field}: {why}"
 
 
@@ -116,6 +117,4 @@ def _on_nearness(names: _Names, place: str, near: Nearness) -> Iterator[str]:
 
 def _listed(names: Iterable[str]) -> str:
     """The existing names."""
-    found = list(names)
-    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-    return ", ".join(found[:_MOST_LISTED]) + more if found else "none"
+    return listed(names, _MOST_LISTED) or "none"

@@ -270,9 +270,9 @@ class ClusterState:
         """Rows that are no longer needed; unconfirmed ones need a live read or a fence first."""
         return self._upkeep.strays(has_all_pods=Pod in self._synced)
 
-    def rows_to_mark_bound(self) -> dict[str, list[str]]:
-        """By node, UIDs of bound pods with a row that is not marked `bound` yet."""
-        return self._upkeep.to_mark_bound()
+    def rows_to_mark_bound(self) -> Mapping[str, Set[str]]:
+        """By node, UIDs of bound pods with a row that is not marked `bound` yet. A live view."""
+        return self._upkeep.to_mark_bound
 
     def free_rows(self, rows_by_node: Mapping[str, Iterable[Row]]) -> None:
         """Remove these unused rows from the model; `freed_rows` lists them until the ledger has
@@ -304,11 +304,6 @@ class ClusterState:
         facts = self._workloads.facts.get(uid)
         return facts.user if facts else None
 
-    def owner_of(self, pod: PodView) -> str:
-        """UID of the controller that would recreate the live pod; empty where there is none."""
-        facts = self._workloads.facts.get(pod.uid)
-        return facts.owner if facts else ""
-
     def maker_of(self, pod: PodView) -> OwnerReference | None:
         """The controller that would recreate the live pod."""
         facts = self._workloads.facts.get(pod.uid)
@@ -320,7 +315,7 @@ class ClusterState:
         if group is not None and not repeats_pods(group):
             return True
         facts = (self._workloads.facts.get(pod.uid) for pod in workload.pods)
-        return any(fact.min_member or fact.sub_groups for fact in facts if fact)
+        return any(fact.stated.min_member or fact.stated.sub_groups for fact in facts if fact)
 
     def placed_reason(self, pod: PodView) -> str:
         """Why the pod waits, by its condition `ballast.dev/Placed`; empty without one."""
@@ -328,7 +323,7 @@ class ClusterState:
         return facts.placed_reason if facts else ""
 
     def workload_of(self, pod: PodView) -> WorkloadView | None:
-        """The pod's workload as it is now, if the pod is live."""
+        """The live pod's workload, as of the last question about all workloads."""
         return self._workloads.workload_of(pod.uid)
 
     def foreign_pods(self) -> list[ForeignPod]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from extender.api.events import Removed
 from extender.api.kinds import GpuNode, Row
+from extender.api.versions import is_older
 from extender.state.fleet.fleet import Fleet
 from extender.state.nodes import RowIndex
-from extender.state.pod_intake import is_older
 from extender.state.upkeep.freed_rows import FreedRows
 from extender.state.upkeep.kept_pods import KeptPods
 

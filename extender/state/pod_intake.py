@@ -7,6 +7,7 @@ from msgspec import structs
 from extender.api.demand import read_demand
 from extender.api.events import Removed
 from extender.api.objects import Pod
+from extender.api.versions import is_older
 from extender.state.fleet.fleet import Fleet
 from extender.state.pods.facts import (
     PodFacts,
@@ -147,8 +148,3 @@ class PodIntake:
             users.discard(uid)
             if not users:
                 self._users_of.pop(key, None)
-
-
-def is_older(version: str, than: str) -> bool:
-    """Whether a resource version is older; versions that are not numbers are never older."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -5,7 +5,7 @@ the pools of the nodes. `ClusterState` keeps one Tally and gives each snapshot a
 counts from scratch, for a snapshot without one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Final
@@ -134,11 +134,15 @@ class Tally:
         )
 
     def replace(self, before: "WorkloadView | None", after: "WorkloadView | None") -> None:
-        """Count a workload that changed, is new (`before` is None) or gone; costs its pods."""
+        """Count a workload that changed, is new (`before` is None) or gone.
+
+        A pod with the same view object in both stays counted.
+        """
+        same = _charged_alike(before, after) if before and after else frozenset()
         if before is not None:
-            self._count(before, -1)
+            self._count(before, -1, same)
         if after is not None:
-            self._count(after, 1)
+            self._count(after, 1, same)
 
     def follow(self, nodes: NodeTable, workloads: Mapping[str, WorkloadView]) -> None:
         """Update the sums to the node pools in `nodes`; `workloads` are those counted so far.
@@ -189,15 +193,19 @@ class Tally:
         """MiB of the smallest card in each node pool, by which requests in MiB are counted."""
         return self._card_mib
 
-    def _count(self, workload: WorkloadView, sign: int) -> None:
-        """Add the workload's part to the sums, or subtract it if `sign` is -1."""
+    def _count(self, workload: WorkloadView, sign: int, same: Set[int] = frozenset()) -> None:
+        """Add the workload's part to the sums, or subtract it if `sign` is -1.
+
+        What the pods in `same` (by `id`) hold is left as it is.
+        """
         seen = _properties_of(workload)
         for pod in workload.pods:
             seen.add("leaving" if pod.is_terminating else pod.state)
-            if pod.state not in _WAITING:
-                self._count_held(workload, pod, sign)
-            if pod.next_node:
-                self._count_next(workload, pod, sign)
+            if id(pod) not in same:
+                if pod.state not in _WAITING:
+                    self._count_held(workload, pod, sign)
+                if pod.next_node:
+                    self._count_next(workload, pod, sign)
             if pod.constraints.pod_affinity or pod.constraints.pod_anti_affinity:
                 seen.add("picky")
         if not seen.isdisjoint(_WAITING) and workload.problem is None:
@@ -261,6 +269,12 @@ class Tally:
         if figures[N_PODS] == 0:
             del self.sums[key]
             self.fractions.pop(key, None)
+
+
+def _charged_alike(before: WorkloadView, after: WorkloadView) -> Set[int]:
+    """The `id` of each pod view in both workloads, if both are charged to the same sums."""
+    one, other = ((each.project, each.user, each.is_preemptible) for each in (before, after))
+    return set(map(id, before.pods)).intersection(map(id, after.pods)) if one == other else set()
 
 
 def _properties_of(workload: WorkloadView) -> set[str]:

@@ -72,6 +72,21 @@ def test_rules_on_cases_of_a_sixth_author(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen7"), ids=lambda case: case.id)
+def test_rules_on_cases_of_a_seventh_author(case: Case) -> None:
+    judge(case)
+
+
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen8"), ids=lambda case: case.id)
+def test_rules_on_cases_of_an_eighth_author(case: Case) -> None:
+    judge(case)
+
+
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen9"), ids=lambda case: case.id)
+def test_rules_on_cases_of_a_ninth_author(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
@@ -85,6 +100,9 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "unseen4")) >= 169
     assert len(cases_in(OWN / "unseen5")) >= 180
     assert len(cases_in(OWN / "unseen6")) >= 231
+    assert len(cases_in(OWN / "unseen7")) >= 207
+    assert len(cases_in(OWN / "unseen8")) >= 209
+    assert len(cases_in(OWN / "unseen9")) >= 267
 
 
 @pytest.mark.parametrize("case", cases_in(OWN / "combined"), ids=lambda case: case.id)

@@ -2,12 +2,12 @@
 
 Rows come first, together with freed rows, in one write per node. Beside the next cycles come the
 releases of workloads that have all their rows, and the evictions. A pod is evicted only while
-nominated rows reserve its cards for the preemptor, and the new cards of every moved pod. If any row
-of a workload is refused, the workload is planned anew.
+nominated rows reserve its cards for the beneficiary, and the new cards of every moved pod. If any
+row of a workload is refused, the workload is planned anew.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 import structlog
@@ -20,7 +20,7 @@ from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
 from extender.cycle.recovery.repair import Repairs
-from extender.cycle.rows import kept_row, row_of
+from extender.cycle.rows import kept_row, placed_row
 from extender.kube.errors import KubeError
 from extender.ledger.writer import Ledger, RowChange
 from extender.policy.plan import Admission, Plan, leaves_with
@@ -47,7 +47,6 @@ class Committer:
         self._releaser = releaser
         self._evictor = evictor
         self._hand_over = HandOver(state)
-        self._bound: Mapping[str, Sequence[str]] = {}
         self._overdue: Set[str] = frozenset()
         #: By key, why changes of the current plan could not be written.
         self._failed: dict[str, KubeError] = {}
@@ -68,7 +67,7 @@ class Committer:
         if changes:
             await self._write(changes)
         self._state.free_rows(repairs.frees)
-        self._bound, self._overdue = repairs.bound, frozenset(repairs.overdue)
+        self._overdue = frozenset(repairs.overdue)
         held = self._still_held()
         for project, releases in repairs.releases:
             if held.isdisjoint(each.pod.uid for each in releases):
@@ -124,7 +123,8 @@ class Committer:
         away = {node for change in kept_for for node in change.rows} - nodes
         nodes |= (freed.keys() | self._overdue) - away
         frees = {node: rows for node, rows in freed.items() if node in nodes}
-        bound = {node: uids for node, uids in self._bound.items() if node in nodes}
+        unmarked = self._state.rows_to_mark_bound()
+        bound = {node: set(unmarked[node]) for node in nodes if node in unmarked}
         if not frees and not bound:
             return list(changes)
         return [*changes, RowChange("upkeep", frees=frees, bound=bound)]
@@ -166,13 +166,13 @@ class Committer:
         for admission in plan.admissions:
             of = rows.setdefault(_key_of(admission), {})
             for placement in admission.placements:
-                row = row_of(admission.workload, placement, state=admission.state, **made)
+                row = placed_row(admission.workload, placement, state=admission.state, **made)
                 of.setdefault(placement.node, []).append(row)
         for move in plan.moves:
-            placement, owner = move.placement, self._state.owner_of(move.pod)
-            if owner:
+            placement, maker = move.placement, self._state.maker_of(move.pod)
+            if maker is not None:
                 of = rows.setdefault(_nominated(leaves_with(move)), {})
-                row = kept_row(snapshot.workloads[move.workload], placement, owner, **made)
+                row = kept_row(snapshot.workloads[move.workload], placement, maker.uid, **made)
                 of.setdefault(placement.node, []).append(row)
         changes = [RowChange(key, rows=of) for key, of in rows.items() if of]
         drops = [self._drop(snapshot.workloads[key]) for key in plan.drops]

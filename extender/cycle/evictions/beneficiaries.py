@@ -1,4 +1,4 @@
-"""Preemptors, the workloads that pods are evicted for: are they still pending, and did they run?"""
+"""The workloads that pods are evicted for: are they still pending, and did they run?"""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: If a preemptor does not run this long after its last victim was evicted, the evictions were
+#: If a beneficiary does not run this long after its last victim was evicted, the evictions were
 #: useless. Longer than victims may take to end (300 s by default), shorter than a person waits.
 RUNS_WITHIN_S: Final = 600.0
 
@@ -26,7 +26,7 @@ Nomination = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class EvictionGroup:
-    """The evictions of one plan for one preemptor (`beneficiary` None: for no other workload).
+    """The evictions of one plan for one beneficiary (`beneficiary` None: for no other workload).
 
     `nominations` are the plan's for it. `victims` are the workloads that lose pods, by key, as they
     were planned: a pod may be gone before the API server answers. `dropped` is why evictions that
@@ -46,7 +46,7 @@ class EvictionGroup:
 
     @property
     def key(self) -> str:
-        """The preemptor's key; without one, the key of the workload that is evicted."""
+        """The beneficiary's key; without one, the key of the workload that is evicted."""
         return self.beneficiary.key if self.beneficiary else self.evictions[0].workload
 
     def drop(self, why: str) -> None:
@@ -55,7 +55,7 @@ class EvictionGroup:
 
 
 def eviction_group(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> EvictionGroup:
-    """The group of these evictions, which all have the same preemptor."""
+    """The group of these evictions, which all have the same beneficiary."""
     key = evictions[0].beneficiary
     nominations = tuple(
         (placement.pod.uid, placement.node)
@@ -71,10 +71,10 @@ def eviction_group(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]
 
 @dataclass(slots=True)
 class _Awaited:
-    """Evictions for a preemptor that is not yet seen running.
+    """Evictions for a beneficiary that is not yet seen running.
 
     `uids` are its pods not yet seen bound, `released` those that kube-scheduler may bind.
-    `victims` counts the evicted pods by their project; `project` is the preemptor's.
+    `victims` counts the evicted pods by their project; `project` is the beneficiary's.
     """
 
     key: str
@@ -93,14 +93,14 @@ class _Awaited:
 
 
 class Beneficiaries:
-    """Checks preemptors against the model, and counts useless evictions."""
+    """Checks beneficiaries against the model, and counts useless evictions."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._awaited: list[_Awaited] = []
 
     def why_drop(self, group: EvictionGroup) -> str:
-        """Why nothing more should be evicted for the preemptor; empty while it is pending.
+        """Why nothing more should be evicted for the beneficiary; empty while it is pending.
 
         It is pending while each of its pods still has the row that the plan nominated, and at least
         one of these rows is still nominated.
@@ -123,7 +123,7 @@ class Beneficiaries:
         return "" if "nominated" in states else "its beneficiary is no longer pending"
 
     def watch(self, group: EvictionGroup, now: float) -> None:
-        """Pods were evicted for the group: watch whether its preemptor runs."""
+        """Pods were evicted for the group: watch whether its beneficiary runs."""
         uids = {uid for uid, _ in group.nominations}
         if uids and group.beneficiary is not None:
             victims = Counter(group.victims[each.workload].project for each in group.accepted)
@@ -135,7 +135,7 @@ class Beneficiaries:
             )  # fmt: skip
 
     def review(self, now: float) -> None:
-        """Count the evictions by whether their preemptor ran. Costs one look at each preemptor."""
+        """Count the evictions by whether their beneficiary ran. Costs one look at each."""
         self._awaited = [each for each in self._awaited if not self._is_settled(each, now)]
 
     def _is_settled(self, awaited: _Awaited, now: float) -> bool:

@@ -2,14 +2,14 @@
 
 As soon as a victim is queued, the model has it as terminating, so no later plan selects it again or
 relies on it; the rows that the plan wrote reserve what it frees. Right before each eviction, the
-preemptor must still be pending with the plan's nominations. Otherwise the eviction is dropped, the
-victim keeps running, and the next cycle drops the nominations. If an eviction gets no answer, the
-victim counts as terminating until a live read shows its state.
+beneficiary must still be pending with the plan's nominations. Otherwise the eviction is dropped,
+the victim keeps running, and the next cycle drops the nominations. If an eviction gets no answer,
+the victim counts as terminating until a live read shows its state.
 
 Evictions start in the plan's order, many at a time. Only the last workload of each project in the
 plan waits for those before it: its eviction may take the project below its share, and would leave
 the others without a reason. Evictions that disruption budgets cover start only after a dry run
-accepted all of them for the same preemptor.
+accepted all of them for the same beneficiary.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ class _Turn:
     """One eviction of a group, which starts when those in `after` are over.
 
     The pod loses `lost_s` seconds of work, and has `grace_s` to end (None: its own grace period).
-    `is_forced`: the deadline of its disruption budgets has passed. `maker` is the controller that
-    would recreate the pod; it can't be looked up once the pod is gone.
+    `maker` is the controller that would recreate the pod; it can't be looked up once the pod is
+    gone.
     """
 
     eviction: Eviction
@@ -63,7 +63,6 @@ class _Turn:
     maker: OwnerReference | None = None
     lost_s: int = 0
     grace_s: int | None = None
-    is_forced: bool = False
     after: "Sequence[_Turn]" = ()
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -86,7 +85,7 @@ class Evictor:
         self._queued: set[str] = set()
 
     def review(self) -> None:
-        """Check whether the preemptors of earlier evictions ran; once per cycle."""
+        """Check whether the beneficiaries of earlier evictions ran; once per cycle."""
         self._beneficiaries.review(asyncio.get_running_loop().time())
 
     def protected(self) -> frozenset[str]:
@@ -130,9 +129,6 @@ class Evictor:
             for eviction in evictions
             if eviction.pod.uid in group_by_uid
         ]
-        for turn in turns:
-            if turn.is_forced:
-                turn.group.forced.add(turn.eviction.pod.uid)
         _defer_last_workloads(turns, snapshot)
         self._state.assume_terminating(group_by_uid)
         self._queued.update(group_by_uid)
@@ -145,15 +141,15 @@ class Evictor:
         pool = held_pool(snapshot, pod)
         most_s = bound_s(snapshot, project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
-        is_stopped = eviction.reason not in MOVES
         is_over = self._deadlines.is_over(pod, hold_s(snapshot, pod, project), snapshot.now_s)
+        if is_over and eviction.reason not in MOVES:
+            group.forced.add(pod.uid)
         return _Turn(
             eviction,
             group,
             self._state.maker_of(pod),
             lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
-            is_forced=is_stopped and is_over,
         )
 
     def _run(self, work: Awaitable[None]) -> None:
@@ -204,7 +200,7 @@ class Evictor:
         if outcome not in ("done", "gone"):
             return False
         if outcome == "gone":
-            return True  # it ended before: an event would blame the preemptor
+            return True  # it ended before: an event would blame the beneficiary
         group.accepted.append(turn.eviction)
         self._tell(turn, group.beneficiary)
         return True
@@ -213,7 +209,7 @@ class Evictor:
         """Evict the pod, or delete it if budgets refuse after their deadline."""
         pod = turn.eviction.pod
         outcome = await self._writer.evict(pod, grace_s=turn.grace_s)
-        if outcome != "refused" or not turn.is_forced:
+        if outcome != "refused" or pod.uid not in turn.group.forced:
             return outcome
         log.warning("disruption budget overruled: its deadline has passed", pod=pod.key)
         metrics.BUDGETS_OVERRULED.inc()

@@ -17,8 +17,8 @@ from extender.state.cluster import ClusterState
 from extender.state.pods.claims import VolumeView
 
 #: Seconds after which a claim is read again: with a volume, and without.
-_BOUND_FOR_S: Final = 60.0
-_OPEN_FOR_S: Final = 5.0
+BOUND_FOR_S: Final = 60.0
+OPEN_FOR_S: Final = 5.0
 #: Claims read again per second; if there are more, each is read less often.
 _READS_A_SECOND: Final = 10
 #: Claims read in one pass; others wait for the next.
@@ -34,7 +34,7 @@ class VolumeReader:
         self._client = client
         self._state = state
         self._due: dict[tuple[str, str], float] = {}
-        self._pause_s = _OPEN_FOR_S
+        self._pause_s = OPEN_FOR_S
         #: Whether claims are left for another pass, which should come soon.
         self.is_behind = False
 
@@ -45,7 +45,7 @@ class VolumeReader:
         for namespace, name in self._due.keys() - wanted:
             del self._due[namespace, name]
             self._state.set_volume(namespace, name, None)
-        self._pause_s = max(_OPEN_FOR_S, len(wanted) / _READS_A_SECOND)
+        self._pause_s = max(OPEN_FOR_S, len(wanted) / _READS_A_SECOND)
         due = [claim for claim in wanted if self._due.get(claim, 0.0) <= now]
         due = _in_turns(due, self._due)
         self.is_behind = len(due) > _READS_A_PASS
@@ -62,7 +62,7 @@ class VolumeReader:
         except KubeError as error:
             log.warning("claim not read", claim=f"{namespace}/{name}", error=str(error))
             view, is_bound = VolumeView(doubt="could not be read"), False
-        self._due[claim] = now + max(_BOUND_FOR_S if is_bound else 0.0, self._pause_s)
+        self._due[claim] = now + max(BOUND_FOR_S if is_bound else 0.0, self._pause_s)
         self._state.set_volume(namespace, name, view)
 
     async def _look(self, namespace: str, name: str) -> tuple[VolumeView, bool]:

@@ -7,7 +7,8 @@ idempotent, so the next leader completes what a crash between any two writes lef
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable, Set
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Final
 
 import structlog
@@ -20,7 +21,7 @@ from extender.cycle.pod_events import pod_reference
 from extender.cycle.pods.writer import PodWriter, Release
 from extender.cycle.recovery.hold_back import hold_back
 from extender.cycle.recovery.scheduler_watch import SchedulerWatch
-from extender.cycle.rows import row_of
+from extender.cycle.rows import placed_row
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState
@@ -36,7 +37,7 @@ _READS_AT_ONCE: Final = 32
 MARK_AFTER_S: Final = 300.0
 #: Nodes written per pass only to mark such rows.
 _MARKS_AT_ONCE: Final = 32
-#: Seconds between two checks of released pods that are not bound.
+#: Seconds between two looks at released pods that are not bound, and at rows that are not marked.
 _LOOK_PERIOD_S: Final = 2.0
 
 log = structlog.get_logger(__name__)
@@ -45,13 +46,11 @@ log = structlog.get_logger(__name__)
 class Repairs(Struct):
     """Row changes for the ledger, by node, and pods to release, by project.
 
-    `bound` has, by node, the UIDs of the rows to mark bound when the node is next written;
-    `overdue` are the nodes that must be written for this alone.
+    `overdue` are the nodes that must be written only to mark rows `bound`.
     """
 
     frees: dict[str, list[Row]] = field(default_factory=dict)
-    bound: dict[str, list[str]] = field(default_factory=dict)
-    overdue: list[str] = field(default_factory=list)
+    overdue: Sequence[str] = ()
     restores: dict[str, list[Row]] = field(default_factory=dict)
     releases: list[tuple[str, list[Release]]] = field(default_factory=list)
 
@@ -78,8 +77,10 @@ class Recovery:
         self._in_release = in_release
         self._watch = SchedulerWatch(state, bind_timeout_s)
         self._back_off_s = max(1, round(bind_timeout_s))
-        self._first_seen: dict[tuple[str, str], float] = {}
+        #: By kind and key.
+        self._first_seen: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._looked_at = float("-inf")
+        self._overdue: Sequence[str] = ()
 
     def hold_back(self, plan: Plan) -> Plan:
         """The part of the plan that may be carried out in kube-scheduler's present state."""
@@ -95,7 +96,6 @@ class Recovery:
         repairs = Repairs()
         now = asyncio.get_running_loop().time()
         await self._free_strays(repairs, now)
-        self._mark_bound(repairs, now)
         self._restore_lost(repairs)
         denied = await self._give_up_denied(repairs)
         await self._finish_or_take_back(repairs, denied)
@@ -103,6 +103,8 @@ class Recovery:
         if now - self._looked_at >= _LOOK_PERIOD_S:
             self._looked_at = now
             await self._take_back_overdue(repairs, now)
+            self._overdue = self._overdue_marks(now)
+        repairs.overdue = self._overdue
         return repairs
 
     # -- rows that are no longer needed ------------------------------------------------------
@@ -134,15 +136,14 @@ class Recovery:
             repairs.free(stray.node, row)
         else:
             # Other rows are read before this one is tried again.
-            self._first_seen["row", f"{stray.node}/{row.uid}"] = now
+            self._first_seen["row"][f"{stray.node}/{row.uid}"] = now
 
-    def _mark_bound(self, repairs: Repairs, now: float) -> None:
-        repairs.bound = self._state.rows_to_mark_bound()
-        uids = {uid for listed in repairs.bound.values() for uid in listed}
-        old = {uid for uid in uids if self._is_old("bound", uid, now, MARK_AFTER_S)}
-        overdue = [node for node, listed in repairs.bound.items() if not old.isdisjoint(listed)]
-        repairs.overdue = overdue[:_MARKS_AT_ONCE]
-        self._forget("bound", uids)
+    def _overdue_marks(self, now: float) -> list[str]:
+        """Nodes that have had rows to mark `bound` for too long."""
+        nodes = self._state.rows_to_mark_bound().keys()
+        self._forget("mark", nodes)
+        overdue = [node for node in nodes if self._is_old("mark", node, now, MARK_AFTER_S)]
+        return overdue[:_MARKS_AT_ONCE]
 
     def _restore_lost(self, repairs: Repairs) -> None:
         """Restore deleted rows of bound pods from their Bindings, as new rows. If the node has no
@@ -159,7 +160,7 @@ class Recovery:
             workload = workload_of.get(lost.pod.uid)
             if workload is not None:
                 placement = Placement(lost.pod, lost.pod.node, lost.cards)
-                row = row_of(workload, placement, state="bound", reserved_at=int(time.time()))
+                row = placed_row(workload, placement, state="bound", reserved_at=int(time.time()))
                 repairs.restores.setdefault(lost.pod.node, []).append(row)
 
     # -- plans carried out in part -----------------------------------------------------------
@@ -220,7 +221,7 @@ class Recovery:
         async with asyncio.TaskGroup() as tasks:
             for pod in due:
                 # If the patch fails, it is tried again after a while.
-                self._first_seen["plan", pod.uid] = now
+                self._first_seen["plan"][pod.uid] = now
                 tasks.create_task(self._writer.forget_plan(pod))
 
     # -- released pods that are not bound ----------------------------------------------------
@@ -277,11 +278,12 @@ class Recovery:
 
     def _is_old(self, kind: str, key: str, now: float, after_s: float = ABSENT_AFTER_S) -> bool:
         """Whether this was first seen at least `after_s` ago; the first call records the time."""
-        return now - self._first_seen.setdefault((kind, key), now) >= after_s
+        return now - self._first_seen[kind].setdefault(key, now) >= after_s
 
-    def _forget(self, kind: str, still: set[str]) -> None:
-        for key in [key for key in self._first_seen if key[0] == kind and key[1] not in still]:
-            del self._first_seen[key]
+    def _forget(self, kind: str, still: Collection[str]) -> None:
+        seen = self._first_seen[kind]
+        for key in [key for key in seen if key not in still]:
+            del seen[key]
 
 
 def _is_released(pod: PodView) -> bool:

@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from extender.api.kinds import (
+    GpuNodePool,
     GpuNodePoolStatus,
     HostUse,
     MonthUse,
@@ -16,6 +17,7 @@ from extender.api.kinds import (
 )
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
+from extender.api.selectors import lacking
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.cycle.pool_metrics import PoolSums
 from extender.cycle.reports.conditions import OVER_QUOTA, VALID, condition
@@ -127,13 +129,29 @@ def pool_statuses(sums: Mapping[str, PoolSums]) -> dict[str, GpuNodePoolStatus]:
     }
 
 
-def validity(problems: Iterable[Problem], before: Sequence[Condition]) -> list[Condition]:
-    """The condition that says whether the object's spec is valid."""
+def validity(
+    problems: Iterable[Problem], before: Sequence[Condition], note: str = ""
+) -> list[Condition]:
+    """The condition that says whether the object's spec is valid; `note` is said of one that is."""
     listed = list(problems)
     if not listed:
-        return [condition(VALID, True, Reason.ACCEPTED, "", before)]
+        return [condition(VALID, True, Reason.ACCEPTED, note, before)]
     text = "; ".join(problem.text for problem in listed)
     return [condition(VALID, False, Reason(listed[0].fault), text, before)]
+
+
+def why_empty(pool: GpuNodePool, labels: Sequence[Mapping[str, str]]) -> str:
+    """Why no node is in the pool, from the labels of all GPU nodes; empty where an autoscaler adds
+    nodes or there are none."""
+    selector = pool.spec.node_selector
+    if not selector or pool.spec.elastic or not any(labels):
+        return ""
+    for key, value, there in lacking(selector.items(), labels):
+        among = f" (they have {', '.join(there)})" if there else ""
+        return f"it has no node: no GPU node has the label {key}={value}{among}"
+    if any(selector.items() <= each.items() for each in labels):
+        return "it has no node: those that its nodeSelector selects are in other node pools"
+    return "it has no node: no GPU node has all labels of its nodeSelector"
 
 
 def _pool_use(

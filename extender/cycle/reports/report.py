@@ -34,6 +34,7 @@ from extender.cycle.reports.queue_status import (
     queue_status,
     shares_of,
     validity,
+    why_empty,
 )
 from extender.cycle.reports.seen import Seen
 from extender.cycle.reports.wait_events import WaitEvents
@@ -101,7 +102,7 @@ class Reporter:
         by_object = _by_object(problems)
         all_well = await self._own_groups.keep(snapshot, changed, now)
         statuses = [
-            *self._pool_statuses(sums, by_object),
+            *self._pool_statuses(sums, by_object, snapshot.nodes.labels),
             *self._group_statuses(snapshot, plan, changed),
         ]
         queues = self._new_queue_statuses(snapshot, plan, by_object)
@@ -200,7 +201,10 @@ class Reporter:
             yield _Target(resource, name), status
 
     def _pool_statuses(
-        self, sums: Mapping[str, PoolSums], problems: "_Problems"
+        self,
+        sums: Mapping[str, PoolSums],
+        problems: "_Problems",
+        labels: Sequence[Mapping[str, str]],
     ) -> Iterable[tuple["_Target", msgspec.Struct]]:
         for name, status in pool_statuses(sums).items():
             pool = self._state.node_pools.get(name)
@@ -208,7 +212,9 @@ class Reporter:
                 found = problems.get((GpuNodePool.__name__, name), ())
                 generation = pool.metadata.generation
                 status.observed_generation = generation
-                status.conditions = observed(validity(found, pool.status.conditions), generation)
+                note = "" if status.nodes else why_empty(pool, labels)
+                conditions = validity(found, pool.status.conditions, note)
+                status.conditions = observed(conditions, generation)
                 status.past = self._past_use.of_pool(name)
                 yield _Target(NODE_POOLS, name), status
 

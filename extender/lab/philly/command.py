@@ -5,7 +5,7 @@ The replay itself is `extender.lab.philly.replay`; here are the options, the tab
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich import box
@@ -101,20 +101,16 @@ _WIDE: Final = 170
 )
 @click.option("--tenants", "has_tenants", is_flag=True, help="Show every tenant too.")
 @format_flag(("table", "json", "yaml"))
-def philly(  # noqa: PLR0913 - one for each option
+def philly(  # noqa: PLR0913 - one for each option but those of the pace
     *,
     folder: Path,
     policies: tuple[str, ...],
     nodes: int,
     days: range,
-    cycle_s: int,
-    min_runtime_s: int,
-    preemption_delay_s: int,
-    reclaim_band_percent: int | None,
-    checkpoint_s: int | None,
     seeds: range,
     has_tenants: bool,
     output: str,
+    **pace_options: Any,
 ) -> None:
     """Measure waits, fairness and idle GPUs of a shared cluster (Microsoft's Philly, 2017).
 
@@ -126,9 +122,7 @@ def philly(  # noqa: PLR0913 - one for each option
         trace = load_trace(folder, nodes, (days[0], days[-1]))
     except TraceError as error:
         raise click.ClickException(str(error)) from None
-    pace = ReplayPace(
-        cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, checkpoint_s
-    )
+    pace = ReplayPace(**pace_options)
     figures = _replay(trace, [rule_named(name) for name in names], pace, seeds)
     if not echo_data(output, as_json(trace, pace, figures)):
         _show(trace, figures, has_tenants)

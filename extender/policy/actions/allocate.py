@@ -21,6 +21,7 @@ from extender.policy.placement.take_back import TakeBack
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
+from extender.policy.workloads.backlog import pools_in_order
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, pending_since, why_behind
 from extender.state.model import GPU, PodView
@@ -38,21 +39,18 @@ _MOST_PRECEDING = 16
 
 
 def allocate(session: Session) -> None:
-    """Place what fits, pool after pool; leaves the rest in `session.pending`, or in
-    `session.deferred` and `session.yielding` to be served after reclaim or preempt."""
-    session.pending = _allocate(session, session.pending)
+    """Place what fits, pool after pool; leaves the rest in the backlog: as pending, or as deferred
+    or yielding, to be served after reclaim or preempt."""
+    session.backlog.pending = _allocate(session, session.backlog.pending)
 
 
 def allocate_deferred(preemption: Preemption) -> None:
-    """Serve the deferred workloads after reclaim, or the yielding ones after preemption; adds those
-    that do not fit to `session.pending`."""
+    """Serve the deferred workloads after reclaim, or the yielding ones after preemption; those that
+    do not fit are pending again."""
     session = preemption.session
-    if session.has_preempted:
-        session.deferred += session.yielding
-        session.yielding = []
-    deferred, session.deferred = session.deferred, []
+    deferred = session.backlog.take_deferred(with_yielding=session.has_preempted)
     preemption.count_leaving()
-    session.pending += _allocate(session, deferred, may_defer=False)
+    session.backlog.pending += _allocate(session, deferred, may_defer=False)
     # A workload that grows in this cycle loses no pods in it.
     preemption.bar(session.draft.served())
     if session.places.pod_affinity:
@@ -72,7 +70,7 @@ def _allocate(
         pool = next(fair, None)
         (blocked if pool is None else waiting.setdefault(pool, [])).append(pending)
 
-    order = session.pools_in_order(pending_now)
+    order = pools_in_order(pending_now)
     for pending in pending_now:
         # A workload that loses pods in this cycle does not grow in it.
         queue_up(pending, () if session.draft.has_victims(pending.workload.key) else pending.pools)
@@ -88,18 +86,21 @@ def _allocate(
 @dataclass(slots=True)
 class _Round:
     """Serves the workloads of one pool. `has_blocked_work`: reclaim may serve a blocked one.
-    `preempting` has those that preemption may serve, while that stage is to come. `first_blocked`
-    has the first blocked one of each project that its queues deserve."""
+    `spreads`: the pool spreads work with GPUs. `preempting` has those that preemption may serve,
+    while that stage is to come. `first_blocked` has the first blocked one of each project that its
+    queues deserve."""
 
     session: Session
     pool: str
     may_defer: bool
     has_blocked_work: bool = False
+    spreads: bool = False
     preempting: YieldToPreemption | None = None
     first_blocked: dict[Queue, TakeBack] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         session, pool = self.session, self.pool
+        self.spreads = session.snapshot.pools[pool].gpu_placement == "spread"
         if not session.has_preempted and session.may_evict_later("preempt", pool):
             self.preempting = YieldToPreemption(session, pool)
 
@@ -125,12 +126,12 @@ class _Round:
                 blocked += [pending, *alike, *behind]
                 for passed in behind:
                     passed.is_behind = True
-                    session.waits.setdefault(passed.workload.key, why_behind(passed, key))
+                    session.draft.waits.setdefault(passed.workload.key, why_behind(passed, key))
             else:
                 turns.settle(placed)
-                session.is_any_above_share |= is_above
+                session.may_be_taken_back |= is_above or self.spreads
                 if placed is None:
-                    session.waits.pop(key, None)
+                    session.draft.waits.pop(key, None)
         return blocked
 
     def _record_refusal(
@@ -138,7 +139,7 @@ class _Round:
     ) -> None:
         """Record the refusal, which may make other workloads defer or yield."""
         # Users expect to read the reason of the first pool.
-        self.session.waits.setdefault(pending.workload.key, refused)
+        self.session.draft.waits.setdefault(pending.workload.key, refused)
         if refused.reason not in _LACKS_PLACE or pending.only_holds_up:
             return
         self.has_blocked_work |= self.may_defer and not is_above
@@ -196,7 +197,7 @@ class _Round:
     def _start(self, leaf: Queue, pending: Pending, started: set[int]) -> None:
         if self._try(leaf, pending) is None:
             started.add(id(pending))
-            self.session.waits.pop(pending.workload.key, None)
+            self.session.draft.waits.pop(pending.workload.key, None)
 
     def _has_place(self, pending: Pending) -> bool:
         with self.session.reservations.lifted_for(pending, self.pool):
@@ -205,17 +206,17 @@ class _Round:
     def _served_later(self, leaf: Queue, pending: Pending) -> list[Pending] | None:
         """The list for the workload if it is to be served only after reclaim, or fits now but is to
         be served only after preemption; None if it is to be served now."""
-        session = self.session
+        session, backlog = self.session, self.session.backlog
         pools = (session.snapshot.pools[name] for name in pending.pools)
         # Pools of other policies are served only now.
         if any(pool.policy != "fairshare" for pool in pools):
             return None
         if self.has_blocked_work and self._is_above(leaf, pending):
-            return session.deferred
+            return backlog.deferred
         if self._takes_room_of_first(leaf, pending) and self._has_place(pending):
-            return session.yielding if self.preempting is not None else session.deferred
+            return backlog.yielding if self.preempting is not None else backlog.deferred
         must_yield = self.preempting is not None and self.preempting.must_yield(leaf, pending)
-        return session.yielding if must_yield and self._has_place(pending) else None
+        return backlog.yielding if must_yield and self._has_place(pending) else None
 
     def _is_first_of_project(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it is the first blocked workload of the project that requests more than one GPU,
@@ -252,7 +253,7 @@ class _Round:
         session, pool = self.session, self.pool
         key = pending.workload.key
         if session.is_spent():
-            session.cut(key, "allocate")
+            session.draft.cut(key, "allocate")
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
         if (barred := session.why_barred(pending, pool)) is not None:
             session.reservations.holds_off(pending, pool)

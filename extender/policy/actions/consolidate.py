@@ -33,14 +33,14 @@ from extender.state.model import GPU
 
 
 def consolidate(preemption: Preemption) -> None:
-    """Serve every fair-share pool; `session.pending` keeps the workloads that do not fit."""
+    """Serve every fair-share pool; the backlog keeps the workloads that do not fit."""
     session = preemption.session
-    for pool in session.pools_in_order():
+    for pool in session.backlog.pools():
         view = session.snapshot.pools[pool]
         if view.policy != "fairshare":
             continue
         stage = _Consolidate(session, pool)
-        here = session.pending_in(pool)
+        here = session.backlog.in_pool(pool)
         servable = [pending for pending in here if stage.could_serve(pending)]
         # In strict order a workload that no move helps may hold up one that a move would help.
         is_strict = view.job_order == "strict-fifo"

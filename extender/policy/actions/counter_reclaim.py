@@ -74,7 +74,7 @@ class CounterReclaim:
         """Whether a pending workload would reclaim, since it cannot be placed beside the plan."""
         session, pool = self.session, self.pool
         session.places.forget_failures(pool)
-        for pending in (*session.pending, *session.deferred):
+        for pending in (*session.backlog.pending, *session.backlog.deferred):
             leaf = session.queues[pool].leaf_of(pending.workload)
             if leaf is None or pool not in pending.pools or pending.only_holds_up:
                 continue

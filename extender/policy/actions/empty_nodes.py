@@ -109,7 +109,7 @@ class _Pool:
         """Whether no pending or evicted work could run in the pool and no pod starts or moves
         there; fills `kept`. Costs one pass over all pods."""
         session, snapshot = self.session, self.session.snapshot
-        waiting = chain(session.pending, session.deferred, session.yielding)
+        waiting = chain(session.backlog.pending, session.backlog.deferred, session.backlog.yielding)
         if any(map(self._could_run, waiting)):
             return False
         if any(map(self._is_here, chain(snapshot.kept, session.draft.nodes()))):
@@ -225,7 +225,7 @@ class _Pool:
             pod = candidates.pods[p]
             session.sim.evict(ix, pod, pod.cards)
             workload = candidates.workloads[candidates.owner[p]].key
-            session.draft.move(Move(placement, workload, Reason.NODE_EMPTIED, "", ""))
+            session.draft.move(Move(placement, workload, Reason.NODE_EMPTIED, ""))
 
 
 def _holds_more(placement: Placement) -> bool:

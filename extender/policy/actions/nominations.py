@@ -12,22 +12,28 @@ from dataclasses import dataclass
 
 from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
-from extender.policy.placement.simulation import Moment, has_room
+from extender.policy.placement.simulation import MOMENTS, Moment, Simulation, has_room
 from extender.policy.plan import Placement
 from extender.policy.queues.queue import Queue, add
 from extender.policy.queues.room import check_room
 from extender.policy.queues.tree import held_pool, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.terminating import Leaving
-from extender.state.model import PodView, WorkloadView
-from extender.state.nodes import NodeTable
+from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.tally import held_amounts, sum_amounts
 
 
 @dataclass(slots=True)
 class _Nomination:
+    """Nominated pods of a workload, and what they hold in their queues.
+
+    `places` has each pod with the ix of its node, without pods on unknown nodes.
+    """
+
     workload: WorkloadView
     pods: Sequence[PodView]
+    places: Sequence[tuple[PodView, int]]
+    amounts: Amounts
 
 
 def resolve_nominations(session: Session) -> None:
@@ -36,34 +42,38 @@ def resolve_nominations(session: Session) -> None:
     if not nominations:
         return
     leaving = Leaving(session.snapshot)
-    sim = session.sim
     for nomination in nominations:
-        for pod, ix in _with_nodes(session, nomination):
-            sim.unhold(ix, pod, pod.cards)
+        for pod, ix in nomination.places:
+            session.sim.unhold(ix, pod, pod.cards)
     for nomination in nominations:
-        key = nomination.workload.key
-        if _is_possible(session, nomination, "now") and _hold(session, nomination, sim.now):
+        key, draft = nomination.workload.key, session.draft
+        moment = _hold_when_free(session, nomination)
+        if moment == "now":
             placements = [Placement(pod, pod.node, pod.cards) for pod in nomination.pods]
             session.confirm(nomination.workload, placements, "reserved")
-        elif _is_possible(session, nomination, "later") and _hold(session, nomination, sim.later):
+        elif moment == "later":
             why = leaving.describe_wait(nomination.workload, nomination.pods)
-            session.waits[key] = Refused(Reason.WAITING_FOR_VICTIMS, f"{key}: {why}")
+            draft.waits[key] = Refused(Reason.WAITING_FOR_VICTIMS, f"{key}: {why}")
         else:
-            session.draft.drop(key, nomination.pods)
+            draft.drop(key, nomination.pods)
             _uncharge(session, nomination)
-            session.waits[key] = Refused(
+            draft.waits[key] = Refused(
                 Reason.WAITING_FOR_TURN, f"{key}: its promised place will not come free"
             )
 
 
 def _find(session: Session) -> list[_Nomination]:
     found = []
+    mib = max((queues.smallest_card_mib for queues in session.queues.values()), default=0)
     for key in sorted(tally_of(session.snapshot).nominated):
         workload = session.snapshot.workloads[key]
         pods = [p for p in workload.pods if p.state == "nominated" and not p.is_terminating]
         if pods:
             pods.sort(key=lambda pod: pod.key)
-            found.append(_Nomination(workload, pods))
+            nodes = ((pod, session.snapshot.nodes.ix_of(pod.node)) for pod in pods)
+            places = [(pod, ix) for pod, ix in nodes if ix is not None]
+            amounts = sum_amounts(held_amounts(pod, mib) for pod in pods)
+            found.append(_Nomination(workload, pods, places, amounts))
     found.sort(key=_age)
     return found
 
@@ -73,53 +83,59 @@ def _age(nomination: _Nomination) -> tuple[int, int, str]:
     return min(pod.epoch for pod in nomination.pods), workload.created_at, workload.key
 
 
-def _with_nodes(session: Session, nomination: _Nomination) -> list[tuple[PodView, int]]:
-    """The pods with the ix of their nodes, without pods on unknown nodes."""
-    found = ((pod, session.snapshot.nodes.ix_of(pod.node)) for pod in nomination.pods)
-    return [(pod, ix) for pod, ix in found if ix is not None]
+def _hold_when_free(session: Session, nomination: _Nomination) -> Moment | None:
+    """Hold the nominated resources in both tables; returns when all of them are free."""
+    leaves = _queues_of(session, nomination)
+    if not leaves:
+        return None
+    mark = session.sim.checkpoint()
+    for moment in MOMENTS:
+        # Room on the node first: it is checked faster, and is what most nominations lack now.
+        if _hold(session.sim, nomination, moment):
+            if all(_has_queue_room(session, nomination, leaf, moment) for leaf in leaves):
+                return moment
+            session.sim.rollback(mark)
+    return None
 
 
-def _is_possible(session: Session, nomination: _Nomination, moment: Moment) -> bool:
-    """Whether gang, nodes and queues still allow the nomination, which the queues already count."""
+def _queues_of(session: Session, nomination: _Nomination) -> list[Queue]:
+    """The queues that count the nomination; empty if gang, hold, nodes or pools exclude it."""
     workload, nodes = nomination.workload, session.snapshot.nodes
     n_live = sum(
         bool(p.next_node) or (p.state in ("reserved", "bound") and not p.is_terminating)
         for p in workload.pods
     )
     if n_live + len(nomination.pods) < workload.min_member:
-        return False
+        return []
     if any(ANNOTATION_HOLD in pod.other_gates for pod in nomination.pods):
-        return False
-    places = _with_nodes(session, nomination)
+        return []
+    places = nomination.places
     if len(places) < len(nomination.pods) or not all(nodes.is_ready[ix] for _, ix in places):
-        return False
+        return []
+    leaves = []
     for pool in {held_pool(session.snapshot, pod) for pod in nomination.pods}:
-        if pool not in workload.pools:
-            return False
-        queues = session.queues.get(pool)
+        queues = session.queues.get(pool) if pool in workload.pools else None
         leaf = queues.leaf_of(workload) if queues else None
-        if leaf is None or not _has_queue_room(session, nomination, leaf, moment):
-            return False
-    return True
+        if leaf is None:
+            return []
+        leaves.append(leaf)
+    return leaves
 
 
 def _has_queue_room(session: Session, nomination: _Nomination, leaf: Queue, moment: Moment) -> bool:
     """Whether limits and quotas allow what the queues already count for the nomination."""
-    mib = max(queues.smallest_card_mib for queues in session.queues.values())
-    amounts = sum_amounts(held_amounts(pod, mib) for pod in nomination.pods)
     is_np = not nomination.workload.is_preemptible
     mark = session.sim.checkpoint()
-    session.sim.discharge(leaf, amounts, is_np=is_np)
-    refused = check_room(leaf, nomination.workload, amounts, is_now=moment == "now")
+    session.sim.discharge(leaf, nomination.amounts, is_np=is_np)
+    refused = check_room(leaf, nomination.workload, nomination.amounts, is_now=moment == "now")
     session.sim.rollback(mark)
     return refused is None
 
 
-def _hold(session: Session, nomination: _Nomination, table: NodeTable) -> bool:
-    """Hold the nominated resources in both tables if `table` has room for all of them."""
-    sim = session.sim
-    mark = sim.checkpoint()
-    for pod, ix in _with_nodes(session, nomination):
+def _hold(sim: Simulation, nomination: _Nomination, moment: Moment) -> bool:
+    """Hold the nominated resources in both tables if all of them are free at that moment."""
+    mark, table = sim.checkpoint(), sim.table(moment)
+    for pod, ix in nomination.places:
         if not has_room(table, ix, pod, pod.cards):
             sim.rollback(mark)
             return False

@@ -44,9 +44,9 @@ _ROOM_BY_EVICTION = (Reason.OVER_LIMIT, Reason.OVER_BUDGET)
 
 
 def preempt(preemption: Preemption) -> None:
-    """Serve every pool that allows preemption; `session.pending` keeps what is still pending."""
+    """Serve every pool that allows preemption; the backlog keeps what is still pending."""
     session = preemption.session
-    for pool in session.pools_in_order():
+    for pool in session.backlog.pools():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _with_victims(session, pool)
@@ -56,7 +56,7 @@ def preempt(preemption: Preemption) -> None:
 
 def _with_victims(session: Session, pool: str) -> list[Pending]:
     """The pending workloads that may precede work of their project that runs or is nominated."""
-    here = session.pending_in(pool)
+    here = session.backlog.in_pool(pool)
     lowest: dict[str, int] = {}
     training: set[str] = set()
     for workload in session.snapshot.workloads.values() if here else ():
@@ -96,7 +96,7 @@ class _EntitledWork:
             # Many pending workloads are alike, so each queue and size is checked once.
             self._waiting = dict.fromkeys(
                 (session.queue_of(pending.workload, pool), pending.need())
-                for pending in session.pending
+                for pending in session.backlog.pending
                 if pool in pending.pools and not pending.only_holds_up
             )
         return any(

@@ -39,7 +39,7 @@ class PreemptionLoop:
         return self.preemption.session
 
     def serve(self, waiting: Sequence[Pending]) -> None:
-        """Serve every workload in turn; `session.pending` keeps what is still pending."""
+        """Serve every workload in turn; the backlog keeps what is still pending."""
         session = self.session
         if not waiting:
             return
@@ -49,7 +49,7 @@ class PreemptionLoop:
             leaf, pending = turn
             key = pending.workload.key
             if session.is_spent():
-                session.cut(key, self.stage)
+                session.draft.cut(key, self.stage)
                 turns.settle()
                 continue
             result: Pending | Refused | None = session.why_barred(pending, self.pool)
@@ -68,10 +68,11 @@ class PreemptionLoop:
                 turns.resift(self.solver.committed.victim_queues)
             if result is None:
                 done.add(id(pending))
-                session.waits.pop(key, None)
+                session.draft.waits.pop(key, None)
         self.preemption.review()
-        self.report_held_back([p for p in waiting if id(p) not in done])
-        session.pending = [p for p in session.pending if id(p) not in done]
+        left = [pending for pending in waiting if id(pending) not in done]
+        self.report_held_back(left)
+        session.backlog.settle(waiting, left)
 
     def serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """Serve the workload; returns what is still pending of it, or why it was not served."""
@@ -113,7 +114,7 @@ class PreemptionLoop:
             found = solver.solve(request, rule)
             if found is not None:
                 return self.preemption.commit(solver, found)
-        return self._no_solution(pending)
+        return rules[0].refusal(request) or self._no_solution(pending)
 
     def _no_solution(self, pending: Pending) -> Refused:
         why = "no place could be made for it"
@@ -150,7 +151,7 @@ class PreemptionLoop:
                 said = session.hold_back(
                     [candidates.pods[p] for p in held], owners, pending.workload.project
                 )
-                session.waits[key] = Refused(Reason.VICTIMS_PROTECTED, f"{key}: {said}")
+                session.draft.waits[key] = Refused(Reason.VICTIMS_PROTECTED, f"{key}: {said}")
             return
 
     def _requests(self, leaf: Queue, pending: Pending) -> Iterator[PreemptionRequest]:
@@ -180,13 +181,13 @@ class PreemptionLoop:
         """Record why no pod is evicted, if at most a lack of GPUs was known so far."""
         session = self.session
         key = pending.workload.key
-        known = session.waits.get(key)
+        known = session.draft.waits.get(key)
         could_ever = pending.need()[GPU] <= session.queues[self.pool].capacity[GPU]
         could_ever = could_ever and (key, self.pool) not in session.shortages.hopeless
         is_better = refused.reason is Reason.OVER_FAIR_SHARE and could_ever
         is_better = is_better or refused is pending.workload.doubt
         if known is None or (known.reason is Reason.INSUFFICIENT_GPU and is_better):
-            session.waits[key] = refused
+            session.draft.waits[key] = refused
 
 
 def _not_yet(pending: Pending, why: str) -> Refused:

@@ -25,6 +25,9 @@ Nothing is reclaimed back: the evicted workload would lift its queue above its q
 finds victims only in queues above what they deserve, which the preemptor's is not. For smaller
 work, see `counter_reclaim`. Evicted pods that are created again change neither demand nor shares.
 
+A user's part counts only against the other users of the project. Work above it reclaims from other
+projects, so a project gets what it deserves even if its users' parts are too small for their pods.
+
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
 reclaims work of the project that precedes it. After the project has used up its monthly budget, its
 users share its quota as they would a limit; while it holds more, none reclaims from another.
@@ -34,7 +37,7 @@ fair shares a little. So a project that has its quota reclaims only up to its sh
 `PoolView.reclaim_band_percent` of it, in whole GPUs; free cards may fill the rest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import gt
 from typing import Final
@@ -42,6 +45,7 @@ from typing import Final
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.actions.counter_reclaim import CounterReclaim
+from extender.policy.actions.gpu_quotas import protect_gpu_quotas
 from extender.policy.actions.long_wait_protection import LongWaitProtection
 from extender.policy.actions.preemption_loop import PreemptionLoop
 from extender.policy.actions.reclaim_notes import describe_side, explain_band, explain_share
@@ -66,12 +70,12 @@ _NEVER: Final = 1 << 60
 
 
 def reclaim(preemption: Preemption) -> None:
-    """Serve every pool that allows preemption; `session.pending` keeps what is still pending."""
+    """Serve every pool that allows preemption; the backlog keeps what is still pending."""
     session = preemption.session
-    for pool in session.pools_in_order():
+    for pool in session.backlog.pools():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
-            here = session.pending_in(pool)
+            here = session.backlog.in_pool(pool)
             stage = _Reclaim(session, pool)
             PreemptionLoop(preemption, pool, "reclaim", stage).serve(here)
 
@@ -80,10 +84,12 @@ def reclaim(preemption: Preemption) -> None:
 class _Preemptor:
     """What the victims of a request depend on: its queue `leaf`, what each queue of its chain would
     hold above quota of the requested resources, and whether it requests GPUs. (Not the request
-    itself, since rules outlive it.) `precedence`, of a user's work: whether it is of a first kind
+    itself, since rules outlive it.) `first`: the lowest level of the chain at which others give, 1
+    for work above its user's part. `precedence`, of a user's work: whether it is of a first kind
     within the quota of its project, and its priority."""
 
     leaf: Queue
+    first: int
     surplus: tuple[Amounts, ...]
     is_for_gpu: bool
     precedence: _Precedence | None
@@ -103,17 +109,17 @@ class _Reclaim:
         """The rules to try: victims inside the queue that has all it deserves, if there is one
         above the preemptor's, and then victims in every queue."""
         leaf, workload, need = request.leaf, request.pending.workload, request.need
-        over = next((q for q in leaf.chain if not q.has_room(need, q.deserves)), None)
-        if over is leaf:
-            lacks = self.session.waits.get(request.key)
-            where = f" in pool {self.pool}" if len(workload.pools) > 1 else ""
-            return explain_share(request, lacks, where)
+        # A user's part counts only against the other users of the project.
+        first = int(leaf.is_user and not leaf.has_room(need, leaf.deserves))
+        over = next((q for q in leaf.chain[first:] if not q.has_room(need, q.deserves)), None)
+        if over is leaf.chain[first]:
+            return _above_share(self.session, self.pool, request)
         if refused := self._within_band(request):
             return refused
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         is_first = leaf.is_user and self.session.firsts.is_first(workload, leaf.project)
         precedence = (is_first, workload.priority) if leaf.is_user else None
-        preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
+        preemptor = _Preemptor(leaf, first, surplus, need[GPU] > 0, precedence)
         refused = check_room(leaf, workload, need, is_now=False)
         # GPUs above quota do not pass from user to user once the project's budget is used up.
         if refused is not None and (
@@ -122,7 +128,7 @@ class _Reclaim:
         ):
             return refused
         anywhere = self._rule(preemptor, None)
-        if preemptor.is_for_gpu and not any(map(any, surplus)):
+        if preemptor.is_for_gpu and not any(map(any, surplus[first:])):
             return anywhere, self._rule(preemptor, None, is_for_host=True)
         return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
 
@@ -149,7 +155,8 @@ class _Reclaim:
         own = leaf if is_above else None
         precedence = preemptor.precedence
         key = (
-            *(leaf.parent, own, preemptor.surplus, inside, preemptor.is_for_gpu, is_for_host),
+            *(leaf.parent, own, preemptor.first, preemptor.surplus, inside),
+            *(preemptor.is_for_gpu, is_for_host),
             None if precedence is None else (leaf.project, precedence),
             (leaf.figures.rank, *(each.weight for each in leaf.figures.figures)),
         )
@@ -180,6 +187,12 @@ class _ReclaimRule(PreemptionRule):
         """Whether pods may be moved."""
         return self.session.settings.moves_reclaimed
 
+    def refusal(self, request: PreemptionRequest) -> Refused | None:
+        """Why nothing is reclaimed for work above its user's part if no other project gives."""
+        if not self.preemptor.first:
+            return None
+        return _above_share(self.session, self.pool, request)
+
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """What the compared queues hold, and their quotas or fair shares, whichever decide. Found
         once for each pair of queues, since these figures stay as they are during a cycle."""
@@ -200,9 +213,7 @@ class _ReclaimRule(PreemptionRule):
         eligibility, level_of = EligibilityBuilder(candidates), levels_of(preemptor.leaf)
         for victim_queue in candidates.queues:
             path, level = compared(victim_queue, level_of)
-            if victim_queue in level_of or (
-                inside is not None and inside not in victim_queue.chain
-            ):
+            if level < preemptor.first or (inside is not None and inside not in victim_queue.chain):
                 eligibility.add(0, is_mobile=victim_queue not in level_of)
                 continue
             eligibility.add(2, path, is_mobile=True)
@@ -213,7 +224,7 @@ class _ReclaimRule(PreemptionRule):
             self.session, candidates, lambda leaf: reclaim_minimum_s(leaf, level_of)
         )
         if is_for_host:
-            is_safe = _protect_gpu_quotas(candidates, level_of, is_safe)
+            is_safe = protect_gpu_quotas(candidates, level_of, is_safe)
         is_safe = self._protect_preceding(candidates, is_safe)
         return eligibility.finish(
             self.long_wait.protect(candidates, preemptor.leaf, preemptor.surplus, is_safe)
@@ -263,21 +274,22 @@ class _ReclaimRule(PreemptionRule):
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the preemptor's queues stay within what they deserve with these placements."""
         leaf, amounts = request.leaf, placed_amounts(statement.placements)
+        chain = leaf.chain[self.preemptor.first :]
         has_room = PreemptionRule.validate(self, request, statement)
         if not has_room or not self._counts_what_runs(leaf, statement):
             return False
-        if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
+        if all(queue.has_room(amounts, queue.quota) for queue in chain):
             # No queue deserves less than its quota.
             return True
         if CounterReclaim(self.session, self.pool, request, statement, amounts).is_likely():
             return False
         if not self._had_more(leaf, statement):
             return False
-        for queue in leaf.chain:
+        for queue in chain:
             bound = queue.deserves
             if queue.has_room(amounts, bound):
                 continue
-            most = bound if queue is leaf else larger(bound, statement.held_before(queue))
+            most = bound if queue is chain[0] else larger(bound, statement.held_before(queue))
             if not queue.has_room(amounts, most):
                 return False
         return True
@@ -327,6 +339,13 @@ class _ReclaimRule(PreemptionRule):
         )
 
 
+def _above_share(session: Session, pool: str, request: PreemptionRequest) -> Refused:
+    """Says that the request's queue would end above what it deserves."""
+    lacks = session.draft.waits.get(request.key)
+    where = f" in pool {pool}" if len(request.pending.workload.pools) > 1 else ""
+    return explain_share(request, lacks, where)
+
+
 def _lost_units(leaf: Queue, statement: Statement) -> Iterator[tuple[Queue, int, Sequence[int]]]:
     """The pods of each evicted unit with the queue that is compared, and its level in the chain of
     the preemptor's queue `leaf`."""
@@ -357,37 +376,6 @@ def _has_more(
     weight = victim_queue.figures.figures[resource].weight
     above = held[resource] - victim_queue.quota[resource]
     return above * preemptor.figures.figures[resource].weight > surplus[resource] * weight
-
-
-def _protect_gpu_quotas(
-    candidates: Candidates, level_of: Mapping[Queue, int], is_safe: bytearray
-) -> bytearray:
-    """Protect pods with GPUs, except those that their queues hold above GPU quotas, cheapest first:
-    reclaiming CPU must not evict GPU work within a quota."""
-    owner, rank, age, lost = candidates.owner, candidates.rank, candidates.age, candidates.lost
-    turn, pods = candidates.turn, candidates.pods
-    path_of = {leaf: compared(leaf, level_of)[0] for leaf in {*candidates.leaves}}
-    left = {q: q.allocated[GPU] - q.quota[GPU] for path in path_of.values() for q in path}
-    is_gpu_work = [demand.is_gpu_work for demand, _ in candidates.shapes]
-    with_gpus = [p for p, shape in enumerate(candidates.shape) if is_gpu_work[shape]]
-
-    def is_above_quotas(p: int) -> bool:
-        gpu, path = candidates.amounts[3 * p], path_of[candidates.leaves[owner[p]]]
-        return all(left[queue] >= gpu for queue in path)
-
-    found = bytearray(is_safe)
-    for p in with_gpus:
-        found[p] = NOTHING
-    above = sorted(
-        filter(is_above_quotas, with_gpus),
-        key=lambda p: (rank[owner[p]], lost[p], age[owner[p]], turn[p], pods[p].uid),
-    )
-    # Each pod that is not protected lowers what its queues have above their quotas.
-    for p in filter(is_above_quotas, above):
-        found[p] = is_safe[p]
-        for queue in path_of[candidates.leaves[owner[p]]]:
-            left[queue] -= candidates.amounts[3 * p]
-    return found
 
 
 def _beside_np(queue: Queue, floor: Amounts, above: Amounts) -> Amounts:

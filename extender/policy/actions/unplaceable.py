@@ -16,7 +16,7 @@ from extender.state.model import PodView
 def set_aside_unplaceable(session: Session) -> None:
     """Remove from each workload the pods that none of its pools could hold, if it can start without
     them, and the pools whose empty nodes could hold none of its possible next chunks."""
-    for pending in session.pending:
+    for pending in session.backlog.pending:
         if len(pending.waiting) + len(pending.spare) > 1 and (
             pods := _unplaceable(session, pending)
         ):
@@ -28,7 +28,7 @@ def set_aside_unplaceable(session: Session) -> None:
             # Users expect to read the reason of the first pool. A pool that could never hold the
             # work gives no reason while another could: it may still start.
             why = session.shortages.explain(pending, pending.pools[0], pending.chunk)
-            session.waits.setdefault(pending.workload.key, why)
+            session.draft.waits.setdefault(pending.workload.key, why)
         pending.only_holds_up = not usable
         pending.pools = usable or tuple(
             pool for pool in pending.pools if session.holds_up_queue(pending, pool)

@@ -40,14 +40,14 @@ class YieldToPreemption:
     _by_project: dict[Queue, list[_Blocked]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for leaf, pending, chunk in self.session.blocked.get(self.pool, ()):
+        for leaf, pending, chunk in self.session.backlog.blocked.get(self.pool, ()):
             self._register(leaf, pending, chunk)
 
     def add(self, leaf: Queue, pending: Pending) -> None:
         """Add a workload; its next chunk does not fit."""
         chunk = pending.chunk
         if self._register(leaf, pending, chunk):
-            self.session.blocked.setdefault(self.pool, []).append((leaf, pending, chunk))
+            self.session.backlog.blocked.setdefault(self.pool, []).append((leaf, pending, chunk))
 
     def _register(self, leaf: Queue, pending: Pending, chunk: Sequence[PodView]) -> bool:
         """Add the workload if its project has fewer than `_MOST_BLOCKED`; returns whether."""

@@ -135,8 +135,9 @@ class NodeFilter:
         if cause := self._why_not_delivered(constraints, ix):
             return cause
         labels = nodes.labels[ix]
-        if any(labels.get(key) != value for key, value in constraints.node_selector):
-            return "lack a label of the node selector"
+        for key, value in constraints.node_selector:
+            if labels.get(key) != value:
+                return f"lack the label {key}={value} of the node selector"
         if nodes.taints[ix] and not tolerates(constraints.tolerations, nodes.taints[ix]):
             return "have a taint that is not tolerated"
         if constraints.gpu_models:

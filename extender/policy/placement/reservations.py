@@ -286,14 +286,8 @@ class Reservations:
         if n_ended > len(ends) or (n_ended == 0 and not may_be_due):
             return None
         take_back = self.take_back(leaf, pending, pool, [*ends[:n_ended], *own])
-        # Only idle cards are kept. Other workloads may take cards from running pods: these end, and
-        # in a drain period no new ones start there that others could take the cards from.
-        cards = future.idle_of(placed)
-        if take_back.is_entitled:
-            cards = _up_to(
-                min(each.deserves[GPU] - each.allocated[GPU] for each in leaf.chain), cards
-            )
         start_s = ends[n_ended - 1].end_s if n_ended else None
+        cards = _within_share(future.idle_of(placed), take_back)
         return BackfillReservation(pending.workload.key, start_s, cards, take_back)
 
     def _may_reserve(self, leaf: Queue, pending: Pending, pool: str) -> bool:
@@ -343,6 +337,20 @@ class Reservations:
             change = table.hold if sign > 0 else table.give_back
             for ix, cards in kept.cards:
                 change(ix, cards)
+
+
+def _within_share(
+    idle: Sequence[tuple[int, Cards]], take_back: TakeBack
+) -> Sequence[tuple[int, Cards]]:
+    """The idle cards to keep: for a workload that its queues deserve, no more than they deserve.
+
+    Other workloads may take cards from running pods: these end, and in a drain period no new ones
+    start there that others could take the cards from.
+    """
+    if not take_back.is_entitled:
+        return idle
+    chain = take_back.leaf.chain
+    return _up_to(min(queue.deserves[GPU] - queue.allocated[GPU] for queue in chain), idle)
 
 
 def _up_to(milli: int, idle: Sequence[tuple[int, Cards]]) -> list[tuple[int, Cards]]:

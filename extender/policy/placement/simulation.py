@@ -12,7 +12,7 @@ is reported to `neighbours`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare
@@ -23,6 +23,7 @@ from extender.state.nodes import NodeTable
 Cards = tuple[CardShare, ...]
 #: One of the two tables.
 Moment = Literal["now", "later"]
+MOMENTS: Final[tuple[Moment, ...]] = ("now", "later")
 #: The function that undoes a step, and its arguments. Unbound, since a bound method would make the
 #: log refer to its owner.
 _Place = tuple[Callable[["Simulation", int, PodView, Cards], None], int, PodView, Cards]

@@ -51,37 +51,23 @@ class TakeBack:
     ) -> "TakeBack":
         """What the workload could take once the pods in `gone` no longer count in their queues."""
         workload, need, project = pending.workload, pending.need(), leaf.project
-        is_allowed = workload.is_preemptible or leaf.may_hold_np(need)
-        is_entitled = is_in_quota = True
-        before = 0
-        freed: dict[Queue, list[int]] = {queue: [0, 0, 0] for queue in leaf.chain}
-        for other, pod in gone:
-            for queue in other.chain:
-                if queue in freed:
-                    add(freed[queue], held_amounts(pod, 0))
-        for queue in leaf.chain:
-            held = queue.allocated[:]
-            add(held, need)
-            subtract(held, freed[queue])
-            is_allowed = is_allowed and _is_within(held, queue.limit)
-            is_entitled = is_entitled and _is_within(held, queue.deserves)
-            is_in_quota = is_in_quota and _is_within(held, queue.quota)
-            if queue is project:
-                before = held[GPU] - need[GPU]
+        freed = _freed(leaf, gone)
+        held = {queue: _held_then(queue, need, freed[queue]) for queue in leaf.chain}
+        is_np_allowed = workload.is_preemptible or leaf.may_hold_np(need)
+        is_entitled = all(_is_within(held[queue], queue.deserves) for queue in leaf.chain)
         # Within the reclaim band, a project that already holds its quota reclaims nothing.
+        before = held[project][GPU] - need[GPU]
         is_in_band = view.reclaim_band_percent > 0 and before >= project.quota[GPU]
         can_take = view.has_preemption and workload.doubt is None
+        can_reclaim = is_entitled and not is_in_band and "reclaim" in settings.stages
         return cls(
             workload,
             leaf,
             need,
-            is_allowed,
-            is_entitled,
-            is_in_quota,
-            can_reclaim=can_take
-            and is_entitled
-            and not is_in_band
-            and "reclaim" in settings.stages,
+            is_allowed=is_np_allowed and all(_is_within(held[q], q.limit) for q in leaf.chain),
+            is_entitled=is_entitled,
+            is_in_quota=all(_is_within(held[queue], queue.quota) for queue in leaf.chain),
+            can_reclaim=can_take and can_reclaim,
             can_preempt=can_take and "preempt" in settings.stages,
             freed=freed,
             is_first=firsts.is_first(workload, project),
@@ -149,6 +135,24 @@ class TakeBack:
         if is_lower is self.is_first:
             return is_lower
         return not self.firsts.is_first(other, leaf.project)
+
+
+def _freed(leaf: Queue, gone: Sequence[tuple[Queue, PodView]]) -> dict[Queue, list[int]]:
+    """What these pods, each with its queue, hold of each queue of the leaf's chain."""
+    freed: dict[Queue, list[int]] = {queue: [0, 0, 0] for queue in leaf.chain}
+    for other, pod in gone:
+        for queue in other.chain:
+            if queue in freed:
+                add(freed[queue], held_amounts(pod, 0))
+    return freed
+
+
+def _held_then(queue: Queue, need: Amounts, freed: Sequence[int]) -> list[int]:
+    """What the queue holds once `need` has started in it and `freed` has left it."""
+    held = queue.allocated[:]
+    add(held, need)
+    subtract(held, freed)
+    return held
 
 
 def _is_within(held: Sequence[int], bound: Sequence[int]) -> bool:

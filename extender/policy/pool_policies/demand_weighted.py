@@ -121,9 +121,9 @@ def _try(session: Session, pending: Pending, pool: str, moment: Moment) -> Pendi
     """Start the next chunk of the workload; as `grant`."""
     given = grant(session, pending, pool, moment, _bound)
     if isinstance(given, Refused):
-        session.waits.setdefault(pending.workload.key, given)
+        session.draft.waits.setdefault(pending.workload.key, given)
     elif given is None:
-        session.waits.pop(pending.workload.key, None)
+        session.draft.waits.pop(pending.workload.key, None)
     return given
 
 

@@ -27,6 +27,7 @@ _CANNOT_START: Final = (
     Reason.GANG_INCOMPLETE,
     Reason.HELD_BY_OTHER_GATE,
     Reason.HELD_BY_OWNER,
+    Reason.OVER_LIMIT,
 )
 
 
@@ -77,12 +78,12 @@ class _CountedDemand:
     def leave_out_unplaceable(self) -> None:
         """Leave out workloads that cannot start, and in each pool those it could never hold."""
         session = self.session
-        for key in sorted(tally_of(session.snapshot).waiting & session.waits.keys()):
-            if session.waits[key].reason in _CANNOT_START:
+        for key in sorted(tally_of(session.snapshot).waiting & session.draft.waits.keys()):
+            if session.draft.waits[key].reason in _CANNOT_START:
                 workload = session.snapshot.workloads[key]
                 for pool in dict.fromkeys(workload.pools):
                     self._leave_out(workload, pool, startable(workload))
-        for pending in session.pending:
+        for pending in session.backlog.pending:
             workload, asked = pending.workload, pending.counted or pending.waiting
             for pool in dict.fromkeys(workload.pools):
                 # Waiting pods of a gang must be in the pool of its running pods.
@@ -94,7 +95,7 @@ class _CountedDemand:
     def leave_out_later_choices(self) -> list[_LaterChoice]:
         """Leave out workloads with several pools in all but the first that could hold them."""
         found = []
-        for pending in self.session.pending:
+        for pending in self.session.backlog.pending:
             if len(pending.pools) == 1:
                 continue
             usable = [pool for pool in pending.pools if self._could_hold(pending, pool)]

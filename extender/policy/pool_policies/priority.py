@@ -116,11 +116,11 @@ class _PriorityLine:
                 return rest
             given = grant(self.session, rest, self.pool, "now")
             if isinstance(given, Refused):
-                self.session.waits.setdefault(rest.workload.key, given)
+                self.session.draft.waits.setdefault(rest.workload.key, given)
                 return rest
             self.is_changed = True
             rest = given
-        self.session.waits.pop(pending.workload.key, None)
+        self.session.draft.waits.pop(pending.workload.key, None)
         return None
 
     def _preempt(self, pending: Pending) -> Pending | None:
@@ -138,7 +138,7 @@ class _PriorityLine:
             if isinstance(given, Refused):
                 return rest
             rest = given
-        session.waits.pop(pending.workload.key, None)
+        session.draft.waits.pop(pending.workload.key, None)
         return None
 
     def _evict_for(self, pending: Pending) -> Pending | Refused | None:
@@ -160,7 +160,7 @@ class _PriorityLine:
         session, workload = self.session, pending.workload
         has_preemption = session.snapshot.pools[self.pool].has_preemption
         if session.is_spent():
-            session.cut(workload.key, "allocate")
+            session.draft.cut(workload.key, "allocate")
             return False
         if session.draft.is_shrinking(workload.key):
             # A workload that loses pods starts none in the same cycle.
@@ -168,7 +168,7 @@ class _PriorityLine:
         if not self.is_blocked or (has_preemption and workload.is_preemptible):
             return True
         detail = f"{workload.key}: work of better priority waits for a place in pool {self.pool}"
-        session.waits.setdefault(workload.key, Refused(Reason.WAITING_FOR_TURN, detail))
+        session.draft.waits.setdefault(workload.key, Refused(Reason.WAITING_FOR_TURN, detail))
         return False
 
     def _is_after_evicted(self, pending: Pending) -> bool:

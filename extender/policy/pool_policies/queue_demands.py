@@ -72,7 +72,7 @@ Demands = Mapping[Queue, QueueDemand]
 
 def read_demands(session: Session, queues: PoolQueues) -> Demands:
     """The demands of all queues of the pool, children first. Costs one pass over all pods."""
-    demanding = chain(session.pending, session.left_out)
+    demanding = chain(session.backlog.pending, session.backlog.left_out)
     waiting = {p.workload.key: p for p in demanding if queues.pool in p.pools}
     reader = _DemandReader(session, queues)
     by_age = sorted(queues.by_workload.items(), key=lambda item: item[1].age_key)

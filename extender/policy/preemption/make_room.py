@@ -125,7 +125,7 @@ class NodeClearing:
         context, statement = self._context, self._statement
         candidates, displaced = context.candidates, list[int]()
         rivals = self._rivals_of(ix)
-        # The node's price does not include the rivals, so another node may be cheaper.
+        # The node's cost does not include the rivals, so another node may be cheaper.
         self._has_rivals = bool(rivals)
         if not all(self._displace(p, displaced) for p in rivals):
             return False

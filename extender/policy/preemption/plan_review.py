@@ -69,7 +69,7 @@ class CommittedSolutions:
         for p, placement in statement.moving.items():
             assert placement is not None
             mover = candidates.workloads[candidates.owner[p]].key
-            session.draft.move(Move(placement, mover, Reason.MOVED, request.key, ""))
+            session.draft.move(Move(placement, mover, Reason.MOVED, request.key))
         candidates.bar_all((request.key,))
         has_to_wait = self._has_to_wait(request, statement)
         state: State = "nominated" if has_to_wait else "reserved"

@@ -41,6 +41,10 @@ class PreemptionRule:
         amounts, workload = placed_amounts(statement.placements), request.pending.workload
         return check_room(request.leaf, workload, amounts, is_now=False) is None
 
+    def refusal(self, request: PreemptionRequest) -> Refused | None:
+        """Why nothing is evicted for the request if this rule finds no solution; None: no room."""
+        return None
+
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """A note for owners of a victim in queue `victim_queue`; may be empty."""
         return ""

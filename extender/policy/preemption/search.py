@@ -22,7 +22,7 @@ from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
 #: Nodes that are tried for a single pod while the rule forbids the plan.
-_MOST_NODES: Final = 4
+MOST_NODES: Final = 4
 #: Up to this many pods are placed in every domain to compare costs.
 _FEW_PODS: Final = 32
 
@@ -73,11 +73,11 @@ class Search:
 
     def _attempt_on_nodes(self, mark: int, *, with_moves: bool) -> bool:
         """As `_attempt`, but while the rule forbids the plan of a single pod the next cheapest node
-        is tried, up to `_MOST_NODES` in all."""
+        is tried, up to `MOST_NODES` in all."""
         was_forbidden = self.was_forbidden
         self._clearing.passed_over.clear()
         self._clearing.was_evicted_instead = False
-        for _ in range(_MOST_NODES):
+        for _ in range(MOST_NODES):
             self.was_forbidden = False
             if self._attempt(with_moves=with_moves):
                 return True

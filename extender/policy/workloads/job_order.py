@@ -14,11 +14,12 @@ Sibling queues are ordered by a tier for their next workload:
 5. all others, and workloads without GPUs in queues that state no quota for CPU or memory.
 
 Within a tier the lower rank comes first. In tiers 1 and 3, next comes the queue that would hold the
-smallest part of its due, by dominant resource. In tier 2 it is the queue that held least lately
-relative to its due without past use. In tiers 4 and 5 it is the queue that would hold least above
-its quota relative to its weight, as in reclaim. Where past use counts, these tiers go by what was
-held lately instead, then prefer a queue whose share in whole GPUs has room. Ties go to the queue
-that held least lately, then to the older. Fractions are compared as integers with enough bits to
+smallest part of its due, by dominant resource; for workloads with GPUs, CPU and memory count only
+where the queue states a quota of them. In tier 2 it is the queue that held least lately relative to
+its due without past use. In tiers 4 and 5 it is the queue that would hold least above its quota
+relative to its weight, as in reclaim. Where past use counts, these tiers go by what was held lately
+instead. Ties go to the queue that held least lately; then the odd GPU goes to a queue whose share
+in whole GPUs has room; then to the older. Fractions are compared as integers with enough bits to
 tell any two apart, so floats are not needed.
 """
 
@@ -30,7 +31,7 @@ from typing import Final
 from extender.policy.queues.queue import RESOURCES, Queue, frozen
 from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
 from extender.policy.workloads.pending import Pending, SortKey, has_waited_long
-from extender.state.model import GPU, NOTHING, Amounts
+from extender.state.model import GPU, NOTHING, UNLIMITED, Amounts
 
 #: Binary places of fractions: two different ones with terms below 2**31 milli differ by more.
 _BITS: Final = 62
@@ -53,13 +54,15 @@ NO_PRECEDENCE: Final[Precedence] = (False, 0)
 
 def _turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
     """The sort key of a queue whose next workload requests `need`; `has_waited`: for long."""
-    tier, has_no_due = IN_QUOTA, False
+    tier, goes_last = IN_QUOTA, False
     after = before = lately = surplus = 0
     allocated, share, quota, due = queue.allocated, queue.exact_share, queue.quota, queue.due
     for resource in RESOURCES:
         has, more = allocated[resource], need[resource]
         together = has + more
-        if together <= 0:
+        is_unstated = resource != GPU and quota[resource] >= UNLIMITED
+        if together <= 0 or (is_unstated and need[GPU]):
+            # A part of the whole pool's CPUs would hide what the queue holds of its GPU quota.
             continue
         if together > quota[resource]:
             over = ODD if has < share[resource] else ABOVE
@@ -75,7 +78,7 @@ def _turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
                 # Past use already bends the due, and must not count twice.
                 lately = max(lately, (held_lately << _BITS) // max(1, queue.unbent_due[resource]))
         else:
-            has_no_due = has_no_due or more > 0
+            goes_last = goes_last or more > 0
             part, part_before = together * _INFINITE, has * _INFINITE
         after = max(after, part)
         before = max(before, part_before)
@@ -84,13 +87,13 @@ def _turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
     if tier == ODD and has_waited and queue.may_exceed_share(need):
         tier = OVERDUE
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
-    if tier == ODD and queue.is_bent and allocated[GPU] + need[GPU] > queue.share[GPU]:
-        has_no_due = True
+    if tier == ODD and allocated[GPU] + need[GPU] > queue.share[GPU]:
+        goes_last = True
     if tier < ODD or queue.is_bent:
         # Where past use counts, reclaim leaves the odd GPU to the queue that is served first.
         surplus = 0
     first = lately if tier == OVERDUE or tier >= ODD else 0
-    return tier, rank, surplus, first, has_no_due, after, before, lately, age, name
+    return tier, rank, surplus, first, goes_last, after, before, lately, age, name
 
 
 _Entry = tuple[bool, SortKey, Pending]

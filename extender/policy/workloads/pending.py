@@ -316,13 +316,18 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
         )
     if held:
         return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
-    if not pending.waiting and pending.nodes:
-        nodes = sorted({pod.node for pod in pending.live if pod.uid in pending.nodes})
-        detail = f"{key}: waits for its moved pods to leave {', '.join(nodes)}"
+    leaving = sorted({pod.node for pod in pending.live if pod.is_terminating})
+    if not pending.waiting and leaving:
+        detail = f"{key}: waits for its moved pods to leave {', '.join(leaving)}"
         return Refused(Reason.WAITING_FOR_VICTIMS, detail)
+    most = pending.workload.max_concurrent_pods or 0
     if not pending.waiting:
+        n_live = max(n_live, most)
         return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
     have = n_live + len(pending.waiting)
+    if pending.spare:
+        lacks = f"the next pods must start together, and only {most} of its pods may run at once"
+        return Refused(Reason.OVER_LIMIT, f"{key}: {lacks}")
     lacks = (
         f"has {have} of the {least} pods that must run together"
         if have < least

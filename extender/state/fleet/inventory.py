@@ -196,7 +196,7 @@ def _read_host(node: Node) -> HostFacts:
         uid=meta.uid,
         labels=meta.labels or {},
         taints=tuple(taint for taint in node.spec.taints or () if taint.effect in _BLOCKING),
-        is_ready=_is_ready(node) and not _is_replicated(node),
+        is_ready=_is_ready(node) and not is_replicated(meta.labels or {}),
         cpu_milli=read(status.allocatable, "cpu", 1000),
         memory_mib=parse_memory_floor(read(status.allocatable, "memory")),
         n_pods=min(read(status.allocatable, "pods"), _MOST_PODS),
@@ -265,16 +265,16 @@ def _is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
 
 
-def _is_replicated(node: Node) -> bool:
-    """Whether the device plugin advertises one card several times as whole cards."""
-    replicas = node.metadata.label(names.LABEL_GPU_REPLICAS)
-    strategy = node.metadata.label(names.LABEL_GPU_SHARING)
+def is_replicated(labels: Mapping[str, str]) -> bool:
+    """Whether the node's device plugin advertises one card several times as whole cards."""
+    replicas = labels.get(names.LABEL_GPU_REPLICAS, "")
+    strategy = labels.get(names.LABEL_GPU_SHARING, "")
     return replicas not in ("", "0", "1") or strategy not in ("", "none")
 
 
 def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
     """The devices by the labels of GPU feature discovery, or else by the device plugin's count."""
-    if _is_replicated(node):
+    if is_replicated(node.metadata.labels or {}):
         raise UnitError(
             "the device plugin shares cards (time-slicing or MPS), so nvidia.com/gpu is not a whole"
             " card: remove `sharing` from its configuration; until then the node is not used"

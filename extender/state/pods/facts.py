@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api import names
-from extender.api.demand import (
+from extender.api.aliases import (
     GROUP_LABELS,
     PREEMPTIBILITY_LABELS,
     SUB_GROUP_LABELS,
@@ -19,14 +19,9 @@ from extender.api.demand import (
     TOPOLOGY_PREFERRED_KEYS,
     TOPOLOGY_REQUIRED_KEYS,
     USER_LABELS,
-    Demand,
-    check_aliases,
-    delivery_of,
     first_of,
-    mentions_gpu,
-    read_compute,
-    read_plugin_cards,
 )
+from extender.api.demand import Demand, delivery_of, mentions_gpu, read_plugin_cards
 from extender.api.kinds import RestartPolicy, TopologyConstraint
 from extender.api.objects import (
     ObjectMeta,
@@ -35,16 +30,6 @@ from extender.api.objects import (
     PodSpec,
 )
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, UnitError
-from extender.api.workload import (
-    SubGroups,
-    read_checkpoint,
-    read_floor,
-    read_min_member,
-    read_run,
-    read_sub_groups,
-    read_weight,
-)
 from extender.state.model import ANYWHERE, Constraints, ReplicaOf
 from extender.state.pods.claims import read_claim_names
 from extender.state.pods.constraints import (
@@ -57,6 +42,7 @@ from extender.state.pods.constraints import (
 from extender.state.pods.host_hold import HostHold, held_of_host, host_demand
 from extender.state.pods.replicas import read_replica
 from extender.state.pods.restarts import read_restart_policy
+from extender.state.pods.stated import Stated, read_stated
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
 #: Reasons that are longer are not ours.
@@ -78,10 +64,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
 
     `group` is the name of its group, empty without one, and `sub_group` its leaf in it; `pools`
     and `nearness` are the node pools and topology levels in its annotations. `plan` is the
-    controller's annotation; `written_cards` are the cards in the annotation of its Binding. `owner`
-    is the UID of the controller that would recreate it. `checkpoint_s` is None if the pod does not
-    say how often it saves its work, `run_s` if it does not say how long it runs; `weight` is 0
-    if it states none. `is_held`: its owner does not want it to start yet.
+    controller's annotation; `written_cards` are the cards in the annotation of its Binding. `maker`
+    is the controller that would recreate it. `is_held`: its owner does not want it to start yet.
     `has_read_claims`: it names ResourceClaims, and the webhook has read them for its project.
     `plugin_cards` counts whole cards from the device plugin; `is_mirror`: kubelet made it.
     `held_cpu_milli` and `held_memory_mib` are what kubelet allocated, which may exceed the demand
@@ -97,7 +81,6 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     is_gated: bool
     other_gates: tuple[str, ...]
     is_terminating: bool
-    owner: str
     node: str
     priority: int
     created_at: int
@@ -106,8 +89,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     labels: Labels
     group: str
     sub_group: str
-    min_member: int
-    sub_groups: SubGroups
+    stated: Stated
     user: str
     nearness: TopologyConstraint | None
     pools: tuple[str, ...]
@@ -119,12 +101,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     answer: str
     claims: tuple[str, ...]
     doubts: str
-    compute_request_milli: int
-    compute_limit_milli: int
     written_cards: str
-    checkpoint_s: int | None = None
-    weight: int = 0
-    run_s: int | None = None
     maker: OwnerReference | None = None
     placed_reason: str = ""
     has_read_claims: bool = False
@@ -144,7 +121,12 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_controlled(self) -> bool:
         """Whether a controller would recreate the pod."""
-        return bool(self.owner)
+        return self.maker is not None
+
+    @property
+    def maker_uid(self) -> str:
+        """UID of the controller that would recreate the pod; empty without one."""
+        return self.maker.uid if self.maker else ""
 
     @property
     def is_of_job(self) -> bool:
@@ -218,7 +200,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = host_demand(pod) if isinstance(demand, Refused) else demand
     held = held_of_host(pod)
-    gang, compute, (checkpoint_s, weight, run_s), problem = _read_words(pod, asked)
+    stated, problem = read_stated(pod, asked)
     delivery = delivery_of(pod, asked)
     constraints = read_constraints(pod, delivery, asked.gpu_memory_mib)
     labels = _share_labels(meta.labels or {})
@@ -235,7 +217,6 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         is_gated=names.GATE in gates,
         other_gates=tuple(gate for gate in gates if gate != names.GATE),
         is_terminating=meta.deletion_timestamp is not None,
-        owner=meta.controller.uid if meta.controller else "",
         node=spec.node_name,
         priority=_priority(spec, kind),
         created_at=unix_s(meta.creation_timestamp),
@@ -244,8 +225,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         labels=labels or (),
         group=group_of(pod),
         sub_group=first_of(meta.labels, SUB_GROUP_LABELS),
-        min_member=gang[0],
-        sub_groups=gang[1],
+        stated=stated,
         user=first_of(meta.labels, USER_LABELS),
         nearness=_read_nearness(meta.annotations or {}),
         pools=split_names(meta.annotation(names.ANNOTATION_NODE_POOLS)),
@@ -257,12 +237,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         answer=read_answer(pod),
         claims=read_claim_names(pod),
         doubts=read_doubts(pod, delivery),
-        compute_request_milli=compute[0],
-        compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
-        checkpoint_s=checkpoint_s,
-        weight=weight,
-        run_s=run_s,
         maker=_share_maker(meta),
         placed_reason=_read_placed_reason(pod),
         priority_class=spec.priority_class_name,
@@ -279,35 +254,6 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         restart_policy=read_restart_policy(spec),
         replica=replica,
     )
-
-
-#: Seconds between its saves, weight, seconds that it will run.
-_Plans = tuple[int | None, int, int | None]
-
-
-def _read_words(
-    pod: Pod, demand: Demand
-) -> tuple[tuple[int, SubGroups], tuple[int, int], _Plans, Refused | None]:
-    """The pod's (minMember, sub-groups), its compute (request, limit) in milli, its (seconds
-    between saves, weight, seconds that it will run), and the first value that is malformed."""
-    meta, refused = pod.metadata, None
-    min_member = weight = 0
-    checkpoint_s: int | None = None
-    run_s: int | None = None
-    sub_groups: SubGroups = ()
-    compute = min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU
-    try:
-        check_aliases(meta)
-        min_member = read_min_member(meta.annotations, meta.labels)
-        sub_groups = read_sub_groups(meta.annotations, min_member)
-        compute = read_compute(pod, demand)
-        read_floor(meta.annotations)
-        checkpoint_s = read_checkpoint(meta.annotations)
-        weight = read_weight(meta.annotations)
-        run_s = read_run(pod)
-    except UnitError as error:
-        refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
-    return (min_member, sub_groups), compute, (checkpoint_s, weight, run_s), refused
 
 
 def _is_holder(meta: ObjectMeta) -> bool:

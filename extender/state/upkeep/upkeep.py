@@ -4,13 +4,14 @@ Nothing is decided here. A row may be newer than our view of its pod, so a row o
 only a candidate until a live read confirms that the pod is absent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from extender.api.kinds import CardShare, MoveHold, Row
 from extender.api.ledger import read_cards
+from extender.api.versions import is_older
 from extender.state.fleet.foreign import ForeignPods, was_given
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
@@ -90,8 +91,7 @@ class GoneUids:
         gone_in = self._uids.get(uid)
         if gone_in is None:
             return False
-        is_later = gone_in.isdecimal() and version.isdecimal() and int(version) > int(gone_in)
-        return not is_later
+        return not is_older(gone_in, version)
 
     def vacate(self, uid: str) -> None:
         """The UID no longer has a row."""
@@ -117,7 +117,9 @@ class Upkeep:
         self._foreign = foreign
         self._gone = gone
         self._stray: set[str] = set()
-        self._to_mark: set[str] = set()
+        #: The node of each pod with a row to mark, and the reverse.
+        self._marked_on: dict[str, str] = {}
+        self._to_mark: dict[str, set[str]] = {}
         self._lost: set[str] = set()
         self._unplanned: set[str] = set()
         self._kept: set[str] = set()
@@ -131,12 +133,14 @@ class Upkeep:
         if facts is None:
             if not rows:
                 self._gone.vacate(uid)
-            for uids in (self._to_mark, self._lost, self._unplanned):
-                uids.discard(uid)
+            self._set_mark(uid, "")
+            self._lost.discard(uid)
+            self._unplanned.discard(uid)
             return
         row = rows.get(facts.node) if facts.node else None
         is_ours = uid in self._workloads.facts
-        _set_member(self._to_mark, uid, is_ours and row is not None and row.state != "bound")
+        is_unmarked = is_ours and row is not None and row.state != "bound"
+        self._set_mark(uid, facts.node if is_unmarked else "")
         is_lost = is_ours and bool(facts.node) and row is None and was_given(facts)
         _set_member(self._lost, uid, is_lost)
         is_released = not facts.node and not facts.is_gated and bool(facts.plan)
@@ -158,12 +162,10 @@ class Upkeep:
                 found.append(KeptPlace(node, rows[node], move, is_gone=facts is None))
         return sorted(found, key=lambda kept: (kept.node, kept.row.uid))
 
-    def to_mark_bound(self) -> dict[str, list[str]]:
-        """By node, UIDs of bound pods with a row that is not marked `bound` yet."""
-        found: dict[str, list[str]] = {}
-        for uid in sorted(self._to_mark):
-            found.setdefault(self._workloads.facts[uid].node, []).append(uid)
-        return found
+    @property
+    def to_mark_bound(self) -> Mapping[str, Set[str]]:
+        """By node, UIDs of bound pods with a row that is not marked `bound` yet. A live view."""
+        return self._to_mark
 
     def lost_rows(self) -> list[LostRow]:
         """Bound managed pods without a row on their node, by UID."""
@@ -189,6 +191,16 @@ class Upkeep:
             fresh.refresh(uid)
         for name in ("_stray", "_to_mark", "_lost", "_unplanned", "_kept"):
             assert getattr(fresh, name) == getattr(self, name), name
+
+    def _set_mark(self, uid: str, node: str) -> None:
+        """The pod's row on the node is to be marked; none if `node` is empty."""
+        if before := self._marked_on.pop(uid, ""):
+            self._to_mark[before].discard(uid)
+            if not self._to_mark[before]:
+                del self._to_mark[before]
+        if node:
+            self._marked_on[uid] = node
+            self._to_mark.setdefault(node, set()).add(uid)
 
     def _facts_of(self, uid: str) -> PodFacts | None:
         return self._workloads.facts.get(uid) or self._foreign.facts.get(uid)

@@ -109,7 +109,7 @@ class Assembly:
             preemption_delay_s=spec.preemption_delay_seconds,
             waits_since=min((fact.created_at for fact in facts if _waits(fact)), default=0),
             stale_grace_s=_grace_of(spec) if first.group else None,
-            weight=spec.weight or max(fact.weight for fact in facts) or 1,
+            weight=spec.weight or max(fact.stated.weight for fact in facts) or 1,
             replica=max(facts, key=_youngest_replica).replica,
             unknown_class=self._unknown_class(group),
             problem=problem or _disagreement(users) or unmet,
@@ -158,12 +158,12 @@ class Assembly:
             next_node=next_node,
             next_cards=tuple(next_row.cards) if next_row else (),
             epoch=row.epoch if row else 0,
-            compute_request_milli=facts.compute_request_milli,
-            compute_limit_milli=facts.compute_limit_milli,
+            compute_request_milli=facts.stated.compute_request_milli,
+            compute_limit_milli=facts.stated.compute_limit_milli,
             priority=facts.priority,
             created_at=facts.created_at,
             started_at=facts.started_at,
-            checkpoint_s=facts.checkpoint_s,
+            checkpoint_s=facts.stated.checkpoint_s,
             grace_s=facts.grace_s,
             ends_by=facts.ends_by,
             restart_policy=facts.restart_policy,
@@ -332,7 +332,7 @@ def _refusal_of(facts: Listed) -> Refused | None:
 
 def _run_of(facts: Listed) -> int | None:
     """Seconds that the workload will run, from its pods; None unless each pod states it."""
-    runs = [fact.run_s for fact in facts]
+    runs = [fact.stated.run_s for fact in facts]
     return max((run_s for run_s in runs if run_s is not None), default=None) if all(runs) else None
 
 

@@ -185,18 +185,23 @@ class Workloads:
         return self._uid_of.get(workload_key(namespace, name), "")
 
     def pod(self, uid: str) -> PodView | None:
-        """The pod as it is now; None if Ballast does not schedule it or it is not live."""
+        """The pod as it is now; None if Ballast does not schedule it or it is not live.
+
+        Does not rebuild the workload, which may have thousands of pods: a change of the node labels
+        that the project requires shows once that is done.
+        """
+        workload = self.workload_of(uid)
+        return self._pod_in(workload.key, self.facts[uid]) if workload else None
+
+    def workload_of(self, uid: str) -> WorkloadView | None:
+        """The workload of the live pod, as of the last question about all workloads."""
         key = self._members.key_of.get(uid)
         if key is None:
             return None
-        if key in self._dirty:
+        if key not in self._views:
             self._dirty.discard(key)
             self._make(key)
-        return self._pods[uid]
-
-    def workload_of(self, uid: str) -> WorkloadView | None:
-        """The workload of the live pod, as it is now."""
-        return self._views[self._members.key_of[uid]] if self.pod(uid) else None
+        return self._views[key]
 
     def pass_time(self, now_s: int) -> None:
         """Date the gangs that fell below their minimum since the last call."""
@@ -319,11 +324,18 @@ class Workloads:
             self._selectors[key] = node_labels
         else:
             self._selectors.pop(key, None)
-        for fact in facts:
-            if has_moved or fact.uid not in self._pods:
-                labels = self._asked.labels_of(fact)
-                self._pods[fact.uid] = self._assembly.pod(fact, node_labels, labels)
-        return tuple(self._pods[fact.uid] for fact in facts)
+        if has_moved:
+            for fact in facts:
+                self._pods.pop(fact.uid, None)
+        return tuple(self._pod_in(key, fact) for fact in facts)
+
+    def _pod_in(self, key: str, fact: PodFacts) -> PodView:
+        """The view of a pod of the workload, made if the pod has changed."""
+        view = self._pods.get(fact.uid)
+        if view is None:
+            node_labels, labels = self._selectors.get(key, {}), self._asked.labels_of(fact)
+            view = self._pods[fact.uid] = self._assembly.pod(fact, node_labels, labels)
+        return view
 
 
 def _unfinished(view: WorkloadView) -> Unfinished | None:

@@ -52,7 +52,7 @@ class Finished:
         self._forget(facts.uid)
         key = workload_key(facts.namespace, facts.group)
         name = workload_key(facts.namespace, facts.name)
-        makers = frozenset((facts.owner, *(peer.owner for peer in peers)))
+        makers = frozenset((facts.maker_uid, *(peer.maker_uid for peer in peers)))
         success = _Success(key, name, facts.sub_group, makers, facts.is_controlled)
         self._pods[facts.uid] = success
         self._count(success, 1, is_removed=False)
@@ -87,9 +87,9 @@ class Finished:
         """How many pods of each sub-group count as succeeded beside the live ones."""
         found: Counter[str] = Counter()
         if sorts := self._n_of.get(key):
-            owners = {facts.owner for facts in live}
+            present = {facts.maker_uid for facts in live}
             for (sub_group, makers), n_pods in sorts.items():
-                if makers is None or not owners.isdisjoint(makers):
+                if makers is None or not present.isdisjoint(makers):
                     found[sub_group] += n_pods
         return found
 

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, PROJECT_LABELS, first_of, read_demand
+from extender.api.aliases import GROUP_LABELS, PROJECT_LABELS, first_of
+from extender.api.demand import read_demand
 from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, SchedulingGate
 from extender.api.reasons import Refused
 from extender.state.model import PodView, WorkloadView
@@ -93,4 +94,6 @@ def _pod(assembly: Assembly, wanted: Wanted, pod_set: PodSet) -> Pod:
 
 
 def _of_gang(facts: PodFacts, n_pods: int) -> PodFacts:
-    return facts if facts.min_member else structs.replace(facts, min_member=n_pods)
+    if facts.stated.min_member:
+        return facts
+    return structs.replace(facts, stated=structs.replace(facts.stated, min_member=n_pods))

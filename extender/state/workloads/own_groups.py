@@ -24,4 +24,4 @@ def is_for(group: GpuPodGroup, facts: Sequence[PodFacts]) -> bool:
     if not is_made_by_us(group):
         return True
     owners = {owner.uid for owner in group.metadata.owner_references or ()}
-    return any(fact.owner in owners for fact in facts)
+    return any(fact.maker_uid in owners for fact in facts)

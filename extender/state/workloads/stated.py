@@ -72,20 +72,20 @@ def short_job(
 def _stated_minimum(facts: Listed) -> int:
     """The minimum that the youngest pod states (the largest if several are as young), or the least
     that a running pod states, if that is less."""
-    stated = [(fact.created_at, fact.min_member) for fact in facts if fact.min_member]
-    running = (fact.min_member for fact in facts if fact.min_member and runs(fact))
+    stated = [(fact.created_at, fact.stated.min_member) for fact in facts if fact.stated.min_member]
+    running = (fact.stated.min_member for fact in facts if fact.stated.min_member and runs(fact))
     return min((max(stated, default=(0, 1))[1], *running))
 
 
 def _stated_sub_groups(facts: Listed) -> SubGroups:
     """The sub-groups of the youngest pod that states any (those with the most pods if several are
     as young), or those with the fewest pods that a running pod states, if fewer."""
-    stated = [fact for fact in facts if fact.sub_groups]
+    stated = [fact for fact in facts if fact.stated.sub_groups]
     if not stated:
         return ()
-    youngest = max(stated, key=lambda fact: (fact.created_at, *_size(fact.sub_groups)))
-    running = (fact.sub_groups for fact in stated if runs(fact))
-    return min((youngest.sub_groups, *running), key=_size)
+    youngest = max(stated, key=lambda fact: (fact.created_at, *_size(fact.stated.sub_groups)))
+    running = (fact.stated.sub_groups for fact in stated if runs(fact))
+    return min((youngest.stated.sub_groups, *running), key=_size)
 
 
 def _size(sub_groups: SubGroups) -> tuple[int, SubGroups]:
@@ -105,6 +105,6 @@ def _is_by_pods(group: GpuPodGroup | None) -> bool:
 def _job_of(facts: Listed) -> OwnerReference | None:
     """The Job that makes all of these pods; None if there is no such Job."""
     maker = facts[0].maker
-    if maker is None or not all(fact.is_of_job and fact.owner == maker.uid for fact in facts):
+    if maker is None or not all(fact.is_of_job and fact.maker_uid == maker.uid for fact in facts):
         return None
     return maker

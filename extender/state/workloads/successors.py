@@ -10,7 +10,8 @@ def can_succeed(row: Row, facts: PodFacts, pod: PodView) -> bool:
     """Whether the pod has the owner, the group and the requests of the row's moved pod."""
     if row.move is None or pod.is_terminating or pod.other_gates or facts.problem is not None:
         return False
-    return (facts.owner, facts.group) == (row.move.owner, row.group) and _matches(pod.demand, row)
+    is_like_moved = (facts.maker_uid, facts.group) == (row.move.owner, row.group)
+    return is_like_moved and _matches(pod.demand, row)
 
 
 def _matches(demand: Demand, row: Row) -> bool:

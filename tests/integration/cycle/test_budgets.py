@@ -79,9 +79,5 @@ async def test_a_borrower_keeps_nothing_by_a_budget_or_a_grace_of_its_own(scene:
 
     await scene.until(lambda: graces() == [2, 2], "two pods to end within the bounded grace")
     # No kubelet ends them here when the grace is over.
-    for pod in pods(scene, "team-a").values():
-        meta = pod["metadata"]
-        if meta.get("deletionTimestamp"):
-            now = ("--force", "--grace-period=0", "--wait=false")
-            scene.cluster.kubectl("delete", "pod", meta["name"], "-n", "team-a", *now)
+    scene.end_now("team-a")
     await scene.until_bound("team-b", 2)

@@ -150,6 +150,15 @@ async def placed(scene: Claiming, namespace: str, name: str) -> str:
     return reasons()[0]
 
 
+async def until_told(scene: Claiming, reason: str, n_pods: int) -> None:
+    """Until there is an event with the reason on so many pods of team-a."""
+
+    def pods() -> set[str]:
+        return {name for each, name in scene.events("team-a") if each == reason}
+
+    await scene.until(lambda: len(pods()) == n_pods, f"{reason} on {n_pods} pods")
+
+
 async def test_pod_with_a_claim_is_placed_by_ballast_where_the_driver_publishes_cards(
     scene: Claiming,
 ) -> None:
@@ -183,8 +192,7 @@ async def test_reclaim_takes_borrowed_cards_of_claims_back(scene: Claiming) -> N
     await scene.until_bound("team-b", 1)
     await scene.until(lambda: agree(scene), "row and allocation to agree")
     assert len((await scene.look("team-a")).bound) == 2
-    reclaimed = [name for reason, name in scene.events("team-a") if reason == "Reclaimed"]
-    assert len(reclaimed) == 2
+    await until_told(scene, "Reclaimed", 2)
 
 
 async def test_cards_that_a_claim_of_no_project_holds_are_planned_around(scene: Claiming) -> None:
@@ -245,7 +253,7 @@ async def test_pod_whose_claim_has_grown_since_it_was_admitted_is_evicted(scene:
         return not pods and not allocations(scene)
 
     await scene.until(is_gone, "the pod to be evicted")
-    assert ("Unledgered", "thief") in scene.events("team-a")
+    await scene.until_told("team-a", "Unledgered", "thief")
 
 
 async def test_pod_whose_claim_asked_for_no_card_when_it_was_admitted_does_not_keep_any(
@@ -279,7 +287,7 @@ async def test_pod_whose_claim_asked_for_no_card_when_it_was_admitted_does_not_k
         return [each["metadata"]["name"] for each in pods] == ["beside"] and agree(scene)
 
     await scene.until(is_gone, "the pod to be deleted")
-    assert ("Unledgered", "thief") in scene.events("team-a")
+    await scene.until_told("team-a", "Unledgered", "thief")
 
 
 async def test_resource_that_a_device_class_stands_for_gets_published_cards(

@@ -46,21 +46,39 @@ async def test_columns_tell_what_is_borrowed_and_what_waits(scene: Scene) -> Non
     def project() -> dict[str, str]:
         return table(scene, "gpuprojects.ballast.dev")["team-a"]
 
-    await scene.until(lambda: project()["WAITING"] not in ("", "0"), "a figure for what waits")
-    await scene.until(lambda: project()["ALLOCATED"] == "4", "the last card given")
-    await scene.until(lambda: project()["WAITING"] == "1", "one pod that waits")
-    shown = project()
     wanted = {"DEPARTMENT": "research", "QUOTA": "2", "LIMIT": "unlimited", "FAIR SHARE": "4"}
-    assert wanted | {"ALLOCATED": "4", "BORROWED": "2", "WAITING": "1"} == {
-        column: shown[column] for column in (*wanted, "ALLOCATED", "BORROWED", "WAITING")
-    }
+    wanted |= {"ALLOCATED": "4", "BORROWED": "2", "WAITING": "1"}
+    await scene.until(lambda: wanted.items() <= project().items(), f"{wanted}")
     told = conditions(scene.get("gpuprojects/team-a"))
     assert told["OverQuota"][:2] == ("True", "AboveQuota")
-    groups = table(scene, "gpupodgroups.ballast.dev", "-n", "team-a")
-    assert [each["PROJECT"] for each in groups.values()] == ["team-a"]
+
+    def projects() -> list[str]:
+        groups = table(scene, "gpupodgroups.ballast.dev", "-n", "team-a")
+        return [each["PROJECT"] for each in groups.values()]
+
+    await scene.until(lambda: projects() == ["team-a"], "the group's project")
     nodes = table(scene, "gpunodes.ballast.dev")
     wanted = {"POOL": "default", "CARDS": "2", "HEALTHY": "2", "USED": "2", "PODS": "2"}
     assert [{key: each[key] for key in wanted} for each in nodes.values()] == [wanted] * 2
+
+
+async def test_project_whose_node_pool_is_mistyped_is_shown_as_not_valid(scene: Scene) -> None:
+    def shown() -> tuple[str, str]:
+        row = table(scene, "gpuprojects.ballast.dev")["team-a"]
+        return row["QUOTA"], row["VALID"]
+
+    scene.submit_job("team-a", "served", 1, 1000)
+    await scene.until_bound("team-a", 1)
+    await scene.until(lambda: shown() == ("2", "True"), "a project that is valid")
+    pools = '{"spec": {"nodePools": [{"name": "defualt", "gpu": {"quota": 2}}]}}'
+    scene.cluster.kubectl("patch", "gpuproject", "team-a", "--type=merge", "-p", pools)
+    await scene.until(lambda: shown() == ("0", "False"), "one without the node pool")
+    (told,) = [
+        each["message"]
+        for each in scene.get("gpuprojects/team-a")["status"]["conditions"]
+        if each["type"] == "Valid"
+    ]
+    assert told.startswith("node pool defualt does not exist: its figures have no effect")
 
 
 async def test_status_speaks_of_the_generation_that_is_in_force(scene: Scene) -> None:
@@ -75,9 +93,14 @@ async def test_status_speaks_of_the_generation_that_is_in_force(scene: Scene) ->
 
     for name in ("team-a", "team-b"):
         await scene.until(partial(is_current, name), f"the status of {name}")
-    scene.submit_job("team-a", "served", 1, 1000)
-    await scene.until_bound("team-a", 1)
-    await scene.until(lambda: project("team-a")["status"]["gpu"]["allocated"] == "1", "its figures")
+
+    def allocated() -> str:
+        return str(project("team-a")["status"]["gpu"]["allocated"])
+
+    # One report ends before the next begins: with the second figure, all of the first is written.
+    for figure in ("1", "2"):
+        scene.submit_job("team-a", f"served-{figure}", 1, 1000)
+        await scene.until(lambda wanted=figure: allocated() == wanted, "its figures")  # type: ignore[misc]
     untouched = project("team-b")["metadata"]["resourceVersion"]
     patch = '{"spec": {"minRuntime": {"reclaimSeconds": 601}}}'
     scene.cluster.kubectl("patch", "gpuproject", "team-a", "--type=merge", "-p", patch)

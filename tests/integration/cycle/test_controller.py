@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from extender.kube.resources import GPU_NODES
-from tests.integration.cycle.two_projects import Scene
+from tests.integration.cycle.two_projects import NEVER_S, Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
@@ -44,7 +44,7 @@ async def test_owner_that_returns_gets_its_quota_back_by_reclaim(scene: Scene) -
 
 
 async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> None:
-    scene.submit_job("team-a", "slow", 4, 1000, stop_s=3)
+    scene.submit_job("team-a", "slow", 4, 1000, stop_s=NEVER_S)
     await scene.until_bound("team-a", 4)
     scene.submit_job("team-b", "owner", 2, 1000)
 
@@ -55,6 +55,8 @@ async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> No
     await scene.until(lambda: is_nominated() == [False] * 4 + [True] * 2, "held places")
     # Smaller work of the same project that comes meanwhile gets nothing of them.
     scene.submit_job("team-b", "late", 1, 500)
+    await scene.until_decided(2)
+    scene.end_now("team-a")
     await scene.until_bound("team-b", 2)
     bound = scene.admin.get("/api/v1/namespaces/team-b/pods")["items"]
     names = {pod["metadata"]["labels"]["job-name"] for pod in bound if pod["spec"].get("nodeName")}
@@ -62,7 +64,7 @@ async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> No
 
 
 async def test_a_held_place_is_given_up_for_its_owner_and_nobody_is_evicted(scene: Scene) -> None:
-    scene.submit_job("team-a", "ends", 1, 1000, stop_s=5)
+    scene.submit_job("team-a", "ends", 1, 1000, stop_s=NEVER_S)
     scene.submit_job("team-a", "stays", 1, 1000)
     scene.submit_job("team-b", "runs", 2, 1000)
     await scene.until_bound("team-a", 2)
@@ -77,6 +79,8 @@ async def test_a_held_place_is_given_up_for_its_owner_and_nobody_is_evicted(scen
     await scene.until(lambda: nominated() == ["team-b"], "a place that a pod still has to leave")
     scene.submit_job("team-a", "comes", 1, 1000)
     await scene.until(lambda: nominated() == ["team-a"], "the place to be given up")
+    scene.end_now("team-a")
+    await scene.until(lambda: nominated() == [], "the place to be taken")
     await scene.until_bound("team-a", 2)
     assert len((await scene.look("team-b")).bound) == 2
     assert "Reclaimed" not in {reason for reason, _ in scene.events("team-b")}

@@ -48,7 +48,7 @@ async def spread_quarters(scene: Scene) -> None:
     for name in ("one", "two"):
         scene.submit_job("team-a", name, 1, 2000, annotations=SAVES)
     await scene.until_bound("team-a", N_NODES)
-    assert len(used_nodes(scene, "team-a")) == N_NODES
+    await scene.until(lambda: len(used_nodes(scene, "team-a")) == N_NODES, "a pod on each node")
     scene.cluster.kubectl("delete", "job", "filler", "-n", "team-b")
 
 
@@ -116,8 +116,13 @@ async def test_work_comes_together_on_the_node_that_stays(scene: Scene) -> None:
     await scene.until(lambda: used_nodes(scene, "team-a") == everything, "all to be on one node")
     await until_looked_again(scene)
     assert used_nodes(scene, "team-a") == everything
-    assert n_restarts(scene, "team-a") == {"notebook": 0, "one": 1, "two": 1}
+    stopped = {"notebook": 0, "one": 1, "two": 1}
+    await scene.until(lambda: n_restarts(scene, "team-a") == stopped, "two pods to be counted")
+    jobs = {("Job", "one"), ("Job", "two")}
+    await scene.until(lambda: len(emptied(scene, "team-a") - jobs) == 2, "an event on each pod")
+    nodes = {("Node", name) for name in before - {stays}}
+    await scene.until(lambda: emptied(scene, "default") == nodes, "an event on each node")
     told = emptied(scene, "team-a")
-    assert {("Job", "one"), ("Job", "two")} < told
+    assert jobs < told
     assert sum(kind == "Pod" for kind, _ in told) == 2
-    assert emptied(scene, "default") == {("Node", name) for name in before - {stays}}
+    assert n_restarts(scene, "team-a") == stopped

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cycle.two_projects import Scene
+from tests.integration.cycle.two_projects import NEVER_S, Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
@@ -19,8 +19,6 @@ N_NODES, CARDS = 9, 8
 N_LEAVING = 60
 #: Seconds that every answer of the API server takes.
 SLOW_S = 0.2
-#: Seconds that the evicted pods take to end: even on a busy machine the others need less.
-STOP_S = 20
 #: Pods of a third project that must be bound before the reclaim is done.
 N_MEANWHILE = 3
 
@@ -89,7 +87,6 @@ async def slow(
         try:
             await asyncio.to_thread(control.start)
             yield scene, proxy
-            proxy.delay_s = 0.0
             await audited.finish()
         finally:
             control.kill()
@@ -107,7 +104,7 @@ async def test_work_of_others_is_bound_while_a_big_reclaim_is_under_way(
 ) -> None:
     scene, proxy = slow
     n_shared = (N_NODES - 1) * CARDS
-    submit_shared(scene, "team-a", n_shared, stop_s=STOP_S)
+    submit_shared(scene, "team-a", n_shared, stop_s=NEVER_S)
     await scene.until_bound("team-a", n_shared)
     proxy.delay_s = SLOW_S
     submit_shared(scene, "team-b", N_LEAVING)
@@ -116,5 +113,9 @@ async def test_work_of_others_is_bound_while_a_big_reclaim_is_under_way(
         scene.submit_pod("team-c", f"small-{at}", 1000)
         await scene.until_bound("team-c", at + 1)
         assert not bound(scene, "team-b"), f"the reclaim was done before pod {at} was bound"
+    proxy.delay_s = 0.0
+    n_left = n_shared - N_LEAVING
+    await scene.until(lambda: len(bound(scene, "team-a")) == n_left, "the last eviction")
+    scene.end_now("team-a")
     await scene.until_bound("team-b", N_LEAVING)
-    assert len(bound(scene, "team-a")) <= n_shared - N_LEAVING
+    assert len(bound(scene, "team-a")) <= n_left

@@ -114,10 +114,9 @@ NODE_CLASS = {
 
 @pytest.fixture(scope="module")
 def built() -> Path:
-    program = karpenter.karpenter_path()
-    if not os.access(program, os.X_OK):
+    if not karpenter.PROGRAMS.has():
         pytest.skip("no Karpenter: make karpenter builds it")
-    return program
+    return karpenter.PROGRAMS.path("karpenter")
 
 
 @pytest.fixture

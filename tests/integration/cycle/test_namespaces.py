@@ -7,7 +7,7 @@ from tests.support import workloads
 from tests.support.controlplane.handles import Api, wait_for
 from tests.support.installation import MANIFESTS, Installation
 
-SEEN_S = 30.0
+SEEN_S = 90.0
 LABEL = "ballast.dev/managed"
 PROJECTS = f"{workloads.API}/gpuprojects"
 WHOLE = json.dumps(

@@ -3,6 +3,7 @@
 None of them is deleted, none has others evicted again and again, and none keeps a place.
 """
 
+import json
 import re
 import subprocess
 import time
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.integration.cycle.claims import bind_claim, open_claim, volume, with_claim
-from tests.integration.cycle.two_projects import Scene
+from tests.integration.cycle.two_projects import BIND_S, DONE_S, Scene
+from tests.integration.webhooks.test_other_mutators import mutating_policy
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
+from tests.support.sight import until
 
 PORT = 9123
 
@@ -30,8 +33,9 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 async def wide(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Four nodes of eight cards."""
-    async with Scene.open(cluster, n_nodes=4, cards=8) as opened:
+    """Four nodes of eight cards. Whether a pod is refused is judged later: a busy kube-scheduler
+    binds fifty at once in any order."""
+    async with Scene.open(cluster, n_nodes=4, cards=8, bind_s=2 * BIND_S) as opened:
         yield opened
         await audited.finish()
 
@@ -206,6 +210,42 @@ def can_be_changed(scene: Scene, pod: str) -> bool:
     return True
 
 
+async def until_in_use(scene: Scene) -> None:
+    """Until no pod with a name that begins with `frozen` can be changed: the API server takes up
+    policies in the background."""
+    canary = workloads.bare_pod("frozen-canary", "default", 0, gated=False)
+    canary["spec"]["schedulerName"] = "none"
+    del canary["spec"]["containers"][0]["resources"]
+    scene.admin.post("/api/v1/namespaces/default/pods", canary)
+    await scene.until(lambda: not can_be_changed(scene, "frozen-canary"), "the policy in use")
+
+
+async def until_no_rows(scene: Scene) -> None:
+    async def holds() -> bool:
+        return not (await scene.look("team-a")).n_rows
+
+    await until(holds, DONE_S, lambda: "no rows in the ledger")
+
+
+@pytest.mark.binds_nothing
+async def test_pod_whose_release_another_policy_makes_invalid_keeps_no_place(scene: Scene) -> None:
+    pulled = 'Object.spec.containers{name: "main", imagePullPolicy: "IfNotPresent"}'
+    expression = f"Object{{spec: Object.spec{{containers: [{pulled}]}}}}"
+    policies = mutating_policy(expression, "UPDATE")
+    for each in policies:
+        scene.cluster.kubectl("apply", "--server-side", "-f-", stdin=json.dumps(each))
+    try:
+        await until_in_use(scene)
+        scene.submit_pod("team-a", "frozen", 2000)
+        await scene.until(lambda: "ReleaseRefused" in reasons(scene, "team-a"), "the reason")
+        (event,) = scene.full_events("team-a")
+        assert "ImagePullPolicy" in event["note"]
+        await until_no_rows(scene)  # the reason is told first
+    finally:
+        for each in policies:
+            scene.cluster.kubectl("delete", each["kind"], each["metadata"]["name"])
+
+
 async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Scene) -> None:
     registration = "/apis/admissionregistration.k8s.io/v1"
     scene.admin.post(
@@ -239,12 +279,7 @@ async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Sc
             "spec": {"policyName": "frozen-pods", "validationActions": ["Deny"]},
         },
     )
-    # The API server takes up policies in the background.
-    canary = workloads.bare_pod("frozen-canary", "default", 0, gated=False)
-    canary["spec"]["schedulerName"] = "none"
-    del canary["spec"]["containers"][0]["resources"]
-    scene.admin.post("/api/v1/namespaces/default/pods", canary)
-    await scene.until(lambda: not can_be_changed(scene, "frozen-canary"), "the policy in use")
+    await until_in_use(scene)
     scene.submit_pod("team-a", "frozen", 2000)
     await scene.until(lambda: "ReleaseRefused" in reasons(scene, "team-a"), "the reason")
     scene.submit_job("team-b", "train", 4, 1000)

@@ -99,7 +99,7 @@ async def test_gated_pod_that_asks_for_no_gpu_is_told_so_and_is_in_nothings_way(
     ((reason, message),) = placed()
     assert reason == "InvalidRequest"
     assert "requests no GPU" in message
-    assert ("InvalidRequest", "no-gpu") in scene.events("team-a")
+    await scene.until_told("team-a", "InvalidRequest", "no-gpu")
     scene.submit_pod("team-a", "with-gpu", 1000)
     await scene.until_bound("team-a", 1)
     assert "rows refused" not in scene.installation.control.read_log()

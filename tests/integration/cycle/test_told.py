@@ -36,10 +36,28 @@ def placed(scene: Scene, namespace: str, job: str) -> list[tuple[str, str]]:
     return sorted((each["status"], each["reason"]) for each in found if each)
 
 
+def is_ready(pod: Any) -> bool:
+    """Whether the kubelet and kube-scheduler say that the pod runs."""
+    told = conditions(pod)
+    return all(told.get(each, {}).get("status") == "True" for each in ("PodScheduled", "Ready"))
+
+
+async def submit_at_once(scene: Scene, name: str, n_pods: int) -> None:
+    """A Job of team-a with pods that the controller sees all at once: what it says of the first
+    would be said of one pod only."""
+    control = scene.installation.control
+    control.freeze()
+    try:
+        scene.submit_job("team-a", name, n_pods, 1000)
+        await scene.until(lambda: len(pods(scene, "team-a", name)) == n_pods, f"{n_pods} pods")
+    finally:
+        control.thaw()
+
+
 async def test_a_waiting_job_says_why_on_its_pods_and_on_itself(scene: Scene) -> None:
     scene.submit_job("team-a", "first", 4, 1000)
     await scene.until_bound("team-a", 4)
-    scene.submit_job("team-a", "second", 3, 1000)
+    await submit_at_once(scene, "second", 3)
     await scene.until(
         lambda: placed(scene, "team-a", "second") == [("False", "OverFairShare")] * 3,
         "a condition on every pod that waits",
@@ -70,9 +88,11 @@ async def test_a_waiting_job_says_why_on_its_pods_and_on_itself(scene: Scene) ->
         lambda: placed(scene, "team-a", "second") == [("True", "Scheduled")] * 3,
         "pods that have waited say that they are placed",
     )
-    (one, *_) = pods(scene, "team-a", "second")
-    assert conditions(one)["PodScheduled"]["status"] == "True"
-    assert conditions(one)["Ready"]["status"] == "True", "the kubelet's conditions stay"
+    await scene.until(
+        lambda: all(is_ready(pod) for pod in pods(scene, "team-a", "second")),
+        "the kubelet's conditions, which stay",
+    )
+    assert placed(scene, "team-a", "second") == [("True", "Scheduled")] * 3
 
 
 async def test_a_gang_by_label_has_a_group_that_goes_with_its_job(scene: Scene) -> None:

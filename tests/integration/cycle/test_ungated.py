@@ -123,7 +123,9 @@ async def test_pods_without_a_claim_come_back_behind_the_gate_and_their_job_does
         return len(pods) == 2 and not uids & before and all(map(is_gated, pods))
 
     await scene.until(are_back, "two other pods, behind the gate")
-    assert "GatedAgain" in {reason for reason, _ in scene.events("team-a")}
+    await scene.until(
+        lambda: "GatedAgain" in {reason for reason, _ in scene.events("team-a")}, "the event"
+    )
     status = scene.admin.get("/apis/batch/v1/namespaces/team-a/jobs/train")["status"]
     assert (status.get("failed", 0), status.get("conditions", [])) == (0, []), status
     await scene.until_decided(5)

@@ -21,6 +21,8 @@ DONE_S = 90.0
 LEASE_S = 3.0
 #: Seconds until a released pod that is not bound is taken back; short, to be seen in a test.
 BIND_S = 4.0
+#: Seconds that a pod takes to stop if it is to be there until `Scene.end_now`.
+NEVER_S = 360
 PROJECTS = ("team-a", "team-b")
 
 
@@ -37,10 +39,16 @@ class Scene:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, cluster: Cluster, n_nodes: int, cards: int, *, usage_s: float = 60.0
+        cls,
+        cluster: Cluster,
+        n_nodes: int,
+        cards: int,
+        *,
+        usage_s: float = 60.0,
+        bind_s: float = BIND_S,
     ) -> AsyncIterator["Scene"]:
         """`n_nodes` with `cards` each; each project has half of them as quota. Usage books are
-        written every `usage_s` seconds."""
+        written every `usage_s` seconds; a released pod is taken back after `bind_s`."""
         plane = cluster.control_plane
         quota = n_nodes * cards
         plane.admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", quota))
@@ -48,7 +56,7 @@ class Scene:
             plane.make_namespace(name)
             body = workloads.project(name, "research", name, quota // 2)
             plane.admin.post(f"{workloads.API}/gpuprojects", body)
-        installation = Installation(plane, lease_s=LEASE_S, bind_s=BIND_S, usage_s=usage_s)
+        installation = Installation(plane, lease_s=LEASE_S, bind_s=bind_s, usage_s=usage_s)
         try:
             await asyncio.to_thread(cluster.add_gpu_nodes, n_nodes, cards)
             await asyncio.to_thread(installation.start)
@@ -71,6 +79,14 @@ class Scene:
         """A pod that nothing makes again."""
         body = workloads.bare_pod(name, project, milli, **options)
         self.admin.post(f"/api/v1/namespaces/{project}/pods", body)
+
+    def end_now(self, project: str) -> None:
+        """Remove the project's pods that are told to end, whatever their grace."""
+        pods = self.admin.get(f"/api/v1/namespaces/{project}/pods")["items"]
+        ending = [each["metadata"] for each in pods if "deletionTimestamp" in each["metadata"]]
+        now = ("--force", "--grace-period=0", "--wait=false", "--ignore-not-found")
+        names = (each["name"] for each in ending)
+        self.cluster.kubectl("delete", "pod", *names, "-n", project, *now)
 
     def set_budget(self, project: str, hours: int) -> None:
         """Give the project a budget of GPU-hours a month."""
@@ -145,6 +161,10 @@ class Scene:
             return len(last.bound) == n_pods
 
         await until(is_met, DONE_S, lambda: f"{n_pods} bound pods of {project}; last {last}")
+
+    async def until_told(self, namespace: str, reason: str, pod: str) -> None:
+        """Until there is an event with the reason on the pod."""
+        await self.until(lambda: (reason, pod) in self.events(namespace), f"{reason} on {pod}")
 
     async def until(self, is_met: Callable[[], bool], what: str) -> None:
         """Until the condition holds."""

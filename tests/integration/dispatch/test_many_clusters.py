@@ -21,7 +21,7 @@ Three = tuple[Manager, Worker, Worker]
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Three]:
-    if not kueue.is_built():
+    if not kueue.PROGRAMS.has():
         pytest.skip("Kueue is missing: `make kueue` builds it")
     with planes(tmp_path) as opened:
         yield opened

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from extender.policy.decide import decide
@@ -11,7 +11,7 @@ from extender.state.model import GPU
 from tests.property.policy.world import apply, check_invariants, clusters, crowded, usage_of
 from tests.support.snapshots import Cluster, statuses
 
-RUN = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RUN = settings(max_examples=200)
 ALLOCATE_ONLY = Settings(stages=("allocate",))
 
 

@@ -19,7 +19,7 @@ from extender.policy.queues.queue import Queue, add
 from extender.policy.queues.tree import PoolQueues
 from extender.state.model import CPU, GPU, UNLIMITED, Figures, PoolQuota
 
-RUN = settings(max_examples=300, deadline=None)
+RUN = settings(max_examples=300)
 #: A GPU in milli: what shares are rounded to, save where there is fractional work.
 WHOLE = 1000
 

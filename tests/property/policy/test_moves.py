@@ -1,6 +1,6 @@
 """Moves are the cheapest and the fewest: compared with each node that could be cleared instead."""
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -9,9 +9,10 @@ from extender.policy.plan import Plan, Settings
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.state.model import Constraints
 from tests.property.policy.world import apply
-from tests.support.snapshots import NOW_S, Cluster
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster
 
-RUN = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RUN = settings(max_examples=150)
 HOST = "kubernetes.io/hostname"
 N_CARDS = 8
 _SIZES: list[int | str] = ["0.5", 1, 1, 1, 2, 4]

@@ -21,7 +21,7 @@ from extender.state.model import (
 )
 from tests.support.snapshots import Cluster
 
-RUN = settings(max_examples=150, deadline=None)
+RUN = settings(max_examples=150)
 ALLOCATE = Settings(stages=("allocate",))
 LEVELS = ("zone", "rack")
 SLICE = "nvidia.com/mig-1g.5gb"

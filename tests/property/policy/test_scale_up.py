@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
@@ -13,7 +13,7 @@ from extender.state.model import GPU, ElasticView, QueueView
 from tests.property.policy.world import apply, check_invariants, clusters
 from tests.support.snapshots import Cluster
 
-RUN = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RUN = settings(max_examples=200)
 
 
 def richer(view: QueueView) -> QueueView:

@@ -11,7 +11,7 @@ from extender.kernels import nodes, shares
 from extender.state.nodes import NodeFacts, NodeTable
 from tests.twins import nodes_twin, shares_twin
 
-RUN = settings(max_examples=200, deadline=None)
+RUN = settings(max_examples=200)
 
 demands = st.builds(
     Demand,

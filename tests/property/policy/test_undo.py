@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from extender.api.reasons import Reason
@@ -22,7 +22,7 @@ from extender.policy.session import Session
 from tests.property.policy.world import clusters, crowded
 from tests.support.snapshots import Cluster
 
-RUN = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RUN = settings(max_examples=200)
 #: What `Candidates` is built from, and caches of it, which no step changes.
 _FIXED = ("pods", "workloads", "leaves", "members", "by_key", "shapes", "queues", "queue_ix")
 
@@ -89,7 +89,7 @@ def _solved(cluster: Cluster) -> tuple[Solver, list[Solution]]:
 
 
 def _requests(session: Session) -> Iterator[PreemptionRequest]:
-    for pending in session.pending:
+    for pending in session.backlog.pending:
         if not session.draft.placed_of(pending.workload.key):
             leaf = session.queue_of(pending.workload, "default")
             nearness = session.places.nearness(pending.workload, pending.chunk)

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from extender.api.kinds import CardShare, Row
 from extender.policy.plan import Plan
 from extender.state.model import PodView, WorkloadView
-from tests.support.snapshots import NOW_S, Cluster
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster
 
 CardKey = tuple[str, int]
 

@@ -59,6 +59,14 @@ def decided_twice(outcome: Outcome) -> Iterator[str]:
             yield f"{id_}: the plan decides on it {n} times"
 
 
+def untold_waits(world: World, outcome: Outcome) -> Iterator[str]:
+    """A job with pods that wait has a reason."""
+    for job in world.jobs.values():
+        waits = any(outcome.after[task.id].status == "pending" for task in job.tasks)
+        if waits and job.key not in outcome.plan.waits:
+            yield f"{job.spec.name}: it waits without a reason"
+
+
 def wrong_places(world: World, outcome: Outcome) -> Iterator[str]:
     """New places are on usable nodes of the job's pools, with as much of cards as is asked for."""
     for job in world.jobs.values():

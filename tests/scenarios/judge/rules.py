@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World
-from tests.scenarios.judge.invariants import violations
+from tests.scenarios.judge.invariants import untold_waits, violations
 from tests.scenarios.judge.minimality import broken_promises, n_checks, wasted_victims
 from tests.scenarios.judge.order_independence import order_differences
 
@@ -29,6 +29,7 @@ def firm_rules_broken(world: World, outcome: Outcome, last: Outcome | None) -> I
     Rules that need a second decision are skipped in large cases.
     """
     yield from violations(world, outcome)
+    yield from untold_waits(world, outcome)
     if last is not None:
         yield from broken_promises(world, last, outcome)
     if len(world.tasks) <= _MOST_PERMUTED:

@@ -51,9 +51,9 @@ async def test_a_model_that_can_not_be_refreshed_ends_no_process(
 
     monkeypatch.setattr(made.state, "snapshot", snapshot)
     monkeypatch.setattr("extender.cycle.controller._WARM_EVERY_S", 0.0)
-    made._warm_up()
+    made.warm_up()
     asked.clear()
-    warming = asyncio.create_task(made._stay_warm())
+    warming = asyncio.create_task(made.stay_warm())
     await asked.wait()
     await asyncio.sleep(0)
     assert not warming.done()
@@ -73,7 +73,7 @@ async def test_a_decision_is_noted_from_its_start_to_its_end_however_it_ends(
 
     monkeypatch.setattr(program, "timed_decision", decide)
     with pytest.raises(ArithmeticError):
-        await term._decide(made.state.snapshot(1_000))
+        await term.decide(made.state.snapshot(1_000))
     assert noted[0] is not None
     assert made.deciding_since is None
 

@@ -10,7 +10,7 @@ from extender.api.reasons import Reason, Refused
 from extender.cycle.commit.committer import Committer
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
-from extender.cycle.rows import row_of
+from extender.cycle.rows import placed_row
 from extender.kube.errors import KubeError, Unavailable
 from extender.ledger.writer import CommitOutcome, Ledger, RowChange
 from extender.policy.plan import Admission, Move, Placement, Plan
@@ -148,7 +148,7 @@ async def test_places_of_a_gang_that_moves_for_no_other_are_one_change_with_its_
     place = Placement(of["r"], "n2", tuple(whole(1)))
     plan = Plan(
         admissions=[Admission(gang, (seat,), "nominated")],
-        moves=[Move(place, gang.key, Reason.MOVED, "", "")],
+        moves=[Move(place, gang.key, Reason.MOVED, "")],
     )
     await desk.committer.carry_out(plan, snapshot, EPOCH)
     (change,) = desk.written
@@ -173,7 +173,7 @@ def workload_of(**fields: Any) -> WorkloadView:
 def test_a_row_is_charged_to_the_project_of_its_pod_and_not_to_the_namespace() -> None:
     workload = workload_of()
     placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
-    made = row_of(workload, placement, state="reserved", epoch=EPOCH)
+    made = placed_row(workload, placement, state="reserved", epoch=EPOCH)
     assert (made.namespace, made.project) == ("team-a", "research")
 
 
@@ -182,7 +182,7 @@ def test_a_row_says_what_kubelet_does_when_a_container_of_its_pod_has_ended() ->
     state.apply(Upserted(pod("a").needs(1000).restarts("OnFailure").build()))
     (workload,) = state.snapshot(1_000).workloads.values()
     placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
-    made = row_of(workload, placement, state="reserved", epoch=EPOCH)
+    made = placed_row(workload, placement, state="reserved", epoch=EPOCH)
     assert made.restart_policy == "OnFailure"
 
 
@@ -191,7 +191,7 @@ def test_a_row_says_whether_the_owner_of_its_pod_states_a_floor() -> None:
     state.apply(Upserted(replica("a").build()))
     (workload,) = state.snapshot(1_000).workloads.values()
     placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
-    made = row_of(workload, placement, state="reserved", epoch=EPOCH)
+    made = placed_row(workload, placement, state="reserved", epoch=EPOCH)
     assert (made.has_floor, made.non_preemptible) == (True, False)
 
 
@@ -199,5 +199,5 @@ def test_a_row_says_whether_its_pod_may_be_evicted() -> None:
     for is_inference in (False, True):
         workload = workload_of(is_inference=is_inference)
         placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
-        made = row_of(workload, placement, state="reserved", epoch=EPOCH)
+        made = placed_row(workload, placement, state="reserved", epoch=EPOCH)
         assert made.non_preemptible is is_inference

@@ -1,135 +1,25 @@
 """Evictions beside the cycle: their order, when they are dropped, and the model meanwhile."""
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from msgspec import structs
 from prometheus_client import REGISTRY
 
-from extender.api.events import Removed, Upserted
-from extender.api.objects import Pod, PodStatus
+from extender.api.events import Upserted
+from extender.api.objects import PodStatus
 from extender.api.reasons import Reason
 from extender.cycle import metrics
-from extender.cycle.evictions.beneficiaries import RUNS_WITHIN_S
-from extender.cycle.evictions.evictor import AT_ONCE, Evictor
+from extender.cycle.evictions.evictor import AT_ONCE
 from extender.cycle.evictions.protection import FIRST_S
-from extender.cycle.pods.writer import PodWriter
-from extender.kube.client import Evicted, EvictionRefused, Gone
-from extender.kube.errors import NotFound, Unavailable
-from extender.policy.plan import Admission, Eviction, HeldBack, Move, Placement, Plan
+from extender.policy.plan import Eviction, HeldBack, Move, Placement, Plan
 from extender.policy.preemption.lost_work import RESTART_S
-from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
-from extender.usage.meter import UsageMeter
-from tests.support.builders import gpu_node, kept_row, pod, project, row, whole
+from tests.support.builders import gpu_node, kept_row, pod, project, whole
+from tests.support.metrics import value_of
+from tests.unit.cycle.eviction_stage import ApiServer, Stage
 
 pytestmark = pytest.mark.looptime
-
-
-@dataclass
-class ApiServer:
-    """The network edge: answers evictions after `takes_s` seconds, with a refusal for some."""
-
-    takes_s: float = 1.0
-    refused: set[str] = field(default_factory=set)
-    gone: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
-    #: The grace period that each eviction states; None: the pod's own.
-    graces: list[int | None] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-    #: Pods as they are once the API server answers again, after `away_s`; it answers nothing for
-    #: their evictions before.
-    left: dict[str, Pod | None] = field(default_factory=dict)
-    away_s: float = 30.0
-    under_way: int = 0
-    most_under_way: int = 0
-
-    async def evict(self, _namespace: str, name: str, **options: Any) -> Any:
-        self.asked.append(name)
-        self.graces.append(options.get("grace_s"))
-        self.under_way += 1
-        self.most_under_way = max(self.most_under_way, self.under_way)
-        await asyncio.sleep(self.takes_s)
-        self.under_way -= 1
-        if name in self.left:
-            raise Unavailable("no answer")
-        if name in self.gone:
-            return Gone()
-        return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
-
-    async def get(self, _: object, name: str, _namespace: str) -> Pod:
-        if asyncio.get_running_loop().time() < self.away_s:
-            raise Unavailable("etcd is away")
-        if (found := self.left[name]) is None:
-            raise NotFound(name)
-        return found
-
-    async def strategic_patch(self, *_: object) -> None:
-        pass
-
-    async def delete(self, _: object, name: str, *_more: object, **_options: object) -> None:
-        self.deleted.append(name)
-
-
-class Events:
-    """Takes events, and keeps the names that they are about and what they say."""
-
-    def __init__(self) -> None:
-        self.about: list[str] = []
-        self.notes: list[str] = []
-
-    def record(self, regarding: Any, _reason: object, note: str, *_: object) -> None:
-        self.about.append(regarding.name)
-        self.notes.append(note)
-
-
-class Stage:
-    """Pods `v0`, `v1`, ... of team-a run on n1; `needy` has places nominated where they are."""
-
-    def __init__(self, n_victims: int, api: ApiServer, gang: str = "") -> None:
-        self.state, self.api = ClusterState(), api
-        self.needy = pod("needy").needs(1000).build()
-        built = [pod(f"v{at}").needs(1000) for at in range(n_victims)]
-        self.victims = [(each.gang(gang) if gang else each).bound("n1").build() for each in built]
-        rows = [row(each, whole(at), "bound") for at, each in enumerate(self.victims)]
-        nominated = row(self.needy, whole(0), "nominated")
-        ledger = gpu_node("n1", n_victims).holds(*rows, nominated).build()
-        for obj in (project("team-a").build(), *self.victims, self.needy, ledger):
-            self.state.apply(Upserted(obj))
-        writer = PodWriter(api, self.state)  # type: ignore[arg-type]
-        self.events = Events()
-        self.meter = UsageMeter(self.state.user_of)
-        self.evictor = Evictor(self.state, writer, self.events, self.meter)  # type: ignore[arg-type]
-
-    def start(self, without_rows: frozenset[str] = frozenset()) -> None:
-        """Queue the eviction of all victims for `needy`, unless it is `without_rows`."""
-        snapshot, plan = self._plan()
-        self.evictor.start(plan, snapshot, set(without_rows))
-
-    def _plan(self) -> tuple[Snapshot, Plan]:
-        snapshot = self.state.snapshot(1_000)
-        of = {p.uid: w for w in snapshot.workloads.values() for p in w.pods}
-        needy = of[self.needy.metadata.uid]
-        (seat,) = needy.pods
-        plan = Plan(
-            admissions=[Admission(needy, (Placement(seat, "n1", seat.cards),), "nominated")]
-        )
-        for victim in self.victims:
-            view = self.state.pod(victim.metadata.uid)
-            assert view is not None
-            key = of[view.uid].key
-            plan.evictions.append(Eviction(view, key, Reason.RECLAIMED, needy.key, ""))
-        return snapshot, plan
-
-    def is_leaving(self, victim: Pod) -> bool:
-        view = self.state.pod(victim.metadata.uid)
-        return view is not None and view.is_terminating
-
-    def drop(self, gone: Pod) -> None:
-        meta = gone.metadata
-        self.state.apply(Removed(Pod, meta.uid, meta.namespace, meta.name))
 
 
 async def test_a_pod_that_was_deleted_before_its_eviction_is_not_said_to_be_evicted() -> None:
@@ -197,7 +87,7 @@ async def test_the_last_workload_of_a_project_waits_for_those_before_it() -> Non
 
 async def test_nothing_is_evicted_for_a_workload_without_its_rows() -> None:
     stage = Stage(2, ApiServer())
-    _, plan = stage._plan()
+    _, plan = stage.plan()
     stage.start(without_rows=frozenset({plan.admissions[0].workload.key}))
     await asyncio.sleep(5)
     assert stage.api.asked == []
@@ -206,7 +96,7 @@ async def test_nothing_is_evicted_for_a_workload_without_its_rows() -> None:
 
 async def test_victims_that_changed_since_the_plan_are_left_with_all_others_of_the_case() -> None:
     stage = Stage(2, ApiServer())
-    snapshot, plan = stage._plan()
+    snapshot, plan = stage.plan()
     stage.drop(stage.victims[0])
     stage.evictor.start(plan, snapshot, set())
     await asyncio.sleep(5)
@@ -220,22 +110,22 @@ async def test_a_budget_whose_deadline_has_passed_is_overruled_for_victims_and_n
     hurried = project("team-a").build()
     spec = structs.replace(hurried.spec, disruption_budget_seconds=0)
     stage.state.apply(Upserted(structs.replace(hurried, spec=spec)))
-    snapshot, plan = stage._plan()
+    snapshot, plan = stage.plan()
     first, second = plan.evictions
     first = structs.replace(first, pod=structs.replace(first.pod, budgets=("team-a/b",)))
     refused, overruled = (
-        each._value.get() for each in (metrics.EVICTION_REFUSALS, metrics.BUDGETS_OVERRULED)
+        value_of(each) for each in (metrics.EVICTION_REFUSALS, metrics.BUDGETS_OVERRULED)
     )
     plan.held_back = [HeldBack(each.pod.uid, each.pod.budgets, until=0) for each in (first, second)]
     place = Placement(second.pod, "n2", ())
-    plan.moves = [Move(place, second.workload, Reason.MOVED, "", "")]
+    plan.moves = [Move(place, second.workload, Reason.MOVED, "")]
     plan.evictions = [first]
     stage.evictor.start(plan, snapshot, set())
     await asyncio.sleep(5)
     assert sorted(stage.api.asked) == ["v0", "v1"]
     assert stage.api.deleted == ["v0"]
-    assert metrics.BUDGETS_OVERRULED._value.get() == overruled + 1
-    assert metrics.EVICTION_REFUSALS._value.get() == refused + 1
+    assert value_of(metrics.BUDGETS_OVERRULED) == overruled + 1
+    assert value_of(metrics.EVICTION_REFUSALS) == refused + 1
 
 
 async def test_the_model_has_victims_as_leaving_from_the_moment_they_are_queued() -> None:
@@ -248,68 +138,6 @@ async def test_the_model_has_victims_as_leaving_from_the_moment_they_are_queued(
     assert stage.is_leaving(stage.victims[59])
     await asyncio.sleep(10)
     assert all(map(stage.is_leaving, stage.victims))
-
-
-async def test_nothing_more_is_evicted_for_a_beneficiary_that_is_gone() -> None:
-    stage = Stage(60, ApiServer())
-    stage.start()
-    await asyncio.sleep(0.5)
-    stage.drop(stage.needy)
-    await asyncio.sleep(10)
-    assert len(stage.api.asked) == AT_ONCE
-    assert [stage.is_leaving(each) for each in stage.victims] == [True] * AT_ONCE + [False] * (
-        60 - AT_ONCE
-    )
-
-
-async def test_nothing_more_is_evicted_when_the_nominated_place_is_lost() -> None:
-    stage = Stage(30, ApiServer())
-    stage.start()
-    await asyncio.sleep(0.5)
-    rows = [row(each, whole(at), "bound") for at, each in enumerate(stage.victims)]
-    stage.state.apply(Upserted(gpu_node("n1", 30).version(9).holds(*rows).build()))
-    await asyncio.sleep(10)
-    assert len(stage.api.asked) == AT_ONCE
-
-
-async def test_evictions_for_a_beneficiary_that_ends_before_it_runs_are_counted() -> None:
-    before = metrics.USELESS_EVICTIONS._value.get()
-    stage = Stage(2, ApiServer())
-    stage.start()
-    await asyncio.sleep(5)
-    stage.evictor.review()
-    assert metrics.USELESS_EVICTIONS._value.get() == before
-    stage.drop(stage.needy)
-    stage.evictor.review()
-    assert metrics.USELESS_EVICTIONS._value.get() == before + 2
-
-
-def settled(ran: str) -> float:
-    labels = {"project": "team-a", "beneficiary": "team-a", "ran": ran}
-    found = REGISTRY.get_sample_value("ballast_control_settled_evictions_total", labels)
-    return found or 0
-
-
-async def test_evictions_are_distinguished_by_whether_the_beneficiary_ran() -> None:
-    before = settled("yes"), settled("no")
-    stage = Stage(2, ApiServer())
-    stage.start()
-    await asyncio.sleep(5)
-    stage.evictor.review()
-    assert (settled("yes"), settled("no")) == before
-    for each in stage.victims:
-        stage.drop(each)
-    bound = row(stage.needy, whole(0), "bound")
-    stage.state.apply(Upserted(gpu_node("n1", 2).version(9).holds(bound).build()))
-    stage.evictor.review()
-    assert (settled("yes"), settled("no")) == (before[0] + 2, before[1])
-
-    lost = Stage(2, ApiServer())
-    lost.start()
-    await asyncio.sleep(5)
-    lost.drop(lost.needy)
-    lost.evictor.review()
-    assert settled("no") == before[1] + 2
 
 
 async def test_work_that_an_eviction_costs_stands_in_the_usage_books() -> None:
@@ -347,15 +175,6 @@ async def test_the_grace_of_an_evicted_pod_is_bounded(own_s: int, stated_s: int 
     assert stage.api.graces == [stated_s]
 
 
-async def test_evictions_for_a_beneficiary_that_does_not_run_in_time_are_counted() -> None:
-    before = metrics.USELESS_EVICTIONS._value.get()
-    stage = Stage(2, ApiServer())
-    stage.start()
-    await asyncio.sleep(RUNS_WITHIN_S + 5)
-    stage.evictor.review()
-    assert metrics.USELESS_EVICTIONS._value.get() == before + 2
-
-
 async def test_a_refusal_protects_all_of_a_gang_ever_longer_and_lets_the_rest_stay() -> None:
     stage = Stage(30, ApiServer(refused={"v1"}), gang="g")
     uids = {each.metadata.uid for each in stage.victims}
@@ -383,9 +202,9 @@ async def test_what_has_not_started_is_given_up_with_the_term() -> None:
 
 def _emptied(stage: Stage) -> tuple[Snapshot, Plan]:
     """The plan in which all victims move, so that n1 becomes empty."""
-    snapshot, plan = stage._plan()
+    snapshot, plan = stage.plan()
     plan.moves = [
-        Move(Placement(each.pod, "n2", ()), each.workload, Reason.NODE_EMPTIED, "", "")
+        Move(Placement(each.pod, "n2", ()), each.workload, Reason.NODE_EMPTIED, "")
         for each in plan.evictions
     ]
     plan.admissions, plan.evictions = [], []

@@ -157,7 +157,7 @@ async def test_a_term_takes_the_rows_back_though_it_is_cancelled_again_while_it_
     async def last() -> None:
         await asyncio.Event().wait()
 
-    for part, name in ((term, "_cycles"), (term._books, "run"), (term._releaser, "close")):
+    for part, name in ((term, "run_cycles"), (term._books, "run"), (term._releaser, "close")):
         monkeypatch.setattr(part, name, last)
     task = asyncio.create_task(term.run())
     for _ in range(4):
@@ -189,10 +189,9 @@ async def test_rows_become_bound_with_a_write_of_their_node_and_cause_none() -> 
     bound = row(office.old, whole(0), "reserved")
     office.store("n1", bound)
     office.state.apply(Upserted(office.stored["n1"]))
-    marks = {"n1": [office.old.metadata.uid]}
-    await office.committer.repair(Repairs(bound=marks))
+    await office.committer.repair(Repairs())
     await office.carry_out()
     assert office.writes == []
-    await office.committer.repair(Repairs(bound=marks, overdue=["n1"]))
+    await office.committer.repair(Repairs(overdue=["n1"]))
     await office.carry_out()
     assert office.writes == [("n1", [("old", "bound")])]

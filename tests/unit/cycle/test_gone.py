@@ -19,7 +19,7 @@ from extender.cycle.replica import ControlOptions
 from extender.cycle.term import EPOCHS_PER_LEADER, Term
 from extender.http.claim import read_claim
 from extender.kube.client import Client
-from extender.kube.election import Leadership, _end, _first_transitions
+from extender.kube.election import Leadership, end_task, first_transitions
 from extender.kube.errors import Conflict, NotFound, NotLeading
 from extender.ledger.rows import add_rows
 from extender.state.cluster import ClusterState
@@ -89,7 +89,7 @@ async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
     term._number = EPOCHS_PER_LEADER - 1
     with pytest.raises(NotLeading, match="plan numbers"):
         async with asyncio.timeout(5):
-            await term._cycle()
+            await term.run_cycle()
     client.merge_patch.assert_not_called()
     client.strategic_patch.assert_not_called()
 
@@ -99,13 +99,13 @@ async def test_a_new_leader_reads_ledgers_and_pods_before_it_decides() -> None:
     client = client_of()
     controller = Controller(client, client, ControlOptions("me"))
     read: list[type] = []
-    for kind, reflector in controller._reflector_of.items():
+    for kind, reflector in controller.reflector_of.items():
         catch_up = AsyncMock(side_effect=lambda kind=kind: read.append(kind))
         reflector.catch_up = catch_up  # type: ignore[method-assign]
     term = Term(controller, transitions=3)
-    await term._cycle()
+    await term.run_cycle()
     assert set(read) == {GpuNode, Pod}
-    await term._cycle()
+    await term.run_cycle()
     assert len(read) == 2
 
 
@@ -125,7 +125,7 @@ async def test_a_replica_that_leads_no_more_withdraws_what_only_a_leader_knows(
         gauge.set(7)
     controller = Controller(client, client, ControlOptions("me"))
     with pytest.raises(NotLeading):
-        await controller._lead(leadership)
+        await controller.lead(leadership)
     left = [
         sample
         for family in REGISTRY.collect()
@@ -143,7 +143,7 @@ async def test_a_term_that_is_cancelled_again_while_one_part_closes_has_closed_t
     victim = pod("victim").needs(1000).bound("n1").build()
     controller.state.apply(Upserted(victim))
     term = Term(controller, transitions=3)
-    term._cycles = asyncio.Event().wait  # type: ignore[assignment]
+    term.run_cycles = asyncio.Event().wait  # type: ignore[assignment]
     term._releaser._tasks.add(asyncio.create_task(slow_to_end()))
     turn = asyncio.create_task(asyncio.Event().wait())
     term._evictor._tasks.add(turn)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ async def test_a_term_that_is_cancelled_again_while_one_part_closes_has_closed_t
     controller.state.assume_terminating(["uid-victim"])
     running = asyncio.create_task(term.run())
     await asyncio.sleep(1)
-    await _end(running)
+    await end_task(running)
     seen = controller.state.pod("uid-victim")
     assert seen is not None
     assert (turn.cancelled(), seen.is_terminating) == (True, False)
@@ -172,7 +172,7 @@ def test_series_of_a_deleted_project_are_removed_and_those_of_others_stay() -> N
         metrics.SETTLED_EVICTIONS.labels(project, beneficiary, "yes").inc()
         metrics.LOST.labels(project).inc()
         metrics.POD_WAITS.labels(project).observe(1)
-    controller._deliver(Removed(GpuProject, "uid-old", "", "old"))
+    controller.deliver(Removed(GpuProject, "uid-old", "", "old"))
     left = [sample.labels for family in REGISTRY.collect() for sample in family.samples]
     assert [labels for labels in left if "old" in labels.values()] == []
     names = {"reason": "Reclaimed", "project": "kept", "beneficiary": "kept"}
@@ -180,7 +180,7 @@ def test_series_of_a_deleted_project_are_removed_and_those_of_others_stay() -> N
 
 
 def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:
-    newest = (_first_transitions() + 10**6) * EPOCHS_PER_LEADER
+    newest = (first_transitions() + 10**6) * EPOCHS_PER_LEADER
     assert newest < 2**53
     claim = read_claim(pod("a").needs(1000).released("n1", newest).build())
     assert claim.plan is not None
@@ -189,7 +189,7 @@ def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:
 
 def test_rows_of_the_older_and_smaller_plan_numbers_are_taken_over() -> None:
     held = pod("a").needs(1000).build()
-    older = _first_transitions() * 1_000_000 + 999_999
+    older = first_transitions() * 1_000_000 + 999_999
     ledger = gpu_node("n1", 1).holds(row(held, whole(0), epoch=older)).build()
-    newer = row(held, whole(0), epoch=_first_transitions() * EPOCHS_PER_LEADER + 1)
+    newer = row(held, whole(0), epoch=first_transitions() * EPOCHS_PER_LEADER + 1)
     assert add_rows(ledger, [newer]) == (newer,)

@@ -27,7 +27,7 @@ def test_nothing_is_released_or_evicted_for_others_and_the_reason_is_reported() 
             eviction("above-its-share", ""),
             eviction("stale", "", Reason.GANG_STALE),
         ],
-        moves=[Move(Placement(pod("moved"), "n2", ()), "ns/moved", Reason.MOVED, "ns/a", "")],
+        moves=[Move(Placement(pod("moved"), "n2", ()), "ns/moved", Reason.MOVED, "ns/a")],
     )
     held = hold_back(plan, 0)
     assert held.moves == []

@@ -12,7 +12,7 @@ from extender.api.events import Synced, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
-from extender.cycle.recovery.repair import ABSENT_AFTER_S, Recovery, Repairs
+from extender.cycle.recovery.repair import ABSENT_AFTER_S, MARK_AFTER_S, Recovery, Repairs
 from extender.kube.client import Client
 from extender.kube.errors import Conflict, NotFound, Unavailable, Undecodable
 from extender.kube.recorder import EventRecorder
@@ -268,3 +268,28 @@ async def test_many_pods_that_could_not_be_released_do_not_hold_up_the_cycle() -
     repairs = await ward.recovery.plan()
     assert len(repairs.frees["n1"]) == 8
     assert asyncio.get_running_loop().time() - began < 2.0
+
+
+def starts_on(*nodes: str) -> Ward:
+    """A pod is bound on each node, and its row is not marked yet."""
+    objects: list[Any] = []
+    for name in nodes:
+        runs = pod(f"on-{name}").needs(1000).bound(name).build()
+        objects += [node(name).gpus(1).build(), runs]
+        objects.append(gpu_node(name, 1).holds(row(runs, whole(0))).build())
+    return Ward(*objects)
+
+
+async def test_a_node_is_written_only_to_mark_rows_once_they_are_old() -> None:
+    ward = starts_on("n1", "n2")
+    assert list((await ward.pass_twice(MARK_AFTER_S - 1)).overdue) == []
+    runs = ward.pods["on-n2"]
+    marked = gpu_node("n2", 1).version(2).holds(row(runs, whole(0), "bound")).build()
+    ward.state.apply(Upserted(marked))
+    await asyncio.sleep(2)
+    assert list((await ward.recovery.plan()).overdue) == ["n1"]
+    again = pod("later").needs(1000).bound("n2").build()
+    ward.state.apply(Upserted(again))
+    ward.state.apply(Upserted(gpu_node("n2", 1).version(3).holds(row(again, whole(0))).build()))
+    await asyncio.sleep(MARK_AFTER_S / 2)
+    assert list((await ward.recovery.plan()).overdue) == ["n1"], "the age of new rows is their own"

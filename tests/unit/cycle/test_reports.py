@@ -11,6 +11,7 @@ from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import Reporter
 from extender.kube.errors import NotLeading, Unavailable
 from extender.policy.plan import Plan
+from tests.support.metrics import value_of
 
 
 def reports_of(*outcomes: Any) -> tuple[Reports, Any]:
@@ -67,11 +68,11 @@ async def test_a_report_that_fails_is_followed_by_another(error: Exception) -> N
 
 async def test_a_report_that_breaks_counts_as_a_broken_cycle() -> None:
     """So that its alert fires."""
-    before = metrics.CYCLES.labels("broken")._value.get()
+    before = value_of(metrics.CYCLES.labels("broken"))
     reports, _ = reports_of(RuntimeError("a bug"))
     reports.start(Plan())
     await settle()
-    assert metrics.CYCLES.labels("broken")._value.get() == before + 1
+    assert value_of(metrics.CYCLES.labels("broken")) == before + 1
 
 
 async def test_what_is_under_way_is_given_up_with_the_term() -> None:

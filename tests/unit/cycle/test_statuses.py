@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.api.kinds import GpuPodGroupStatus, QueueSummary
-from extender.api.objects import Condition
+from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, GpuPodGroupStatus, QueueSummary
+from extender.api.objects import Condition, ObjectMeta
 from extender.api.reasons import Reason, Refused
 from extender.api.schema import MAX_TEXT_OF
 from extender.cycle.reports.conditions import SCHEDULED, VALID, condition, observed
@@ -14,6 +14,7 @@ from extender.cycle.reports.queue_status import (
     queue_status,
     shares_of,
     validity,
+    why_empty,
 )
 from extender.cycle.reports.seen import Seen
 from extender.policy.decide import decide
@@ -70,6 +71,25 @@ def test_all_problems_of_an_object_stand_in_one_condition() -> None:
     )
     (mended,) = validity([], [told])
     assert (mended.status, mended.reason) == ("True", "Accepted")
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        ({"gpu": "H1000"}, "no GPU node has the label gpu=H1000 (they have A100, H100)"),
+        ({"zone": "a"}, "no GPU node has the label zone=a"),
+        ({"gpu": "H100", "rack": "1"}, "no GPU node has all labels of its nodeSelector"),
+        ({"gpu": "A100"}, "those that its nodeSelector selects are in other node pools"),
+    ],
+)
+def test_a_node_pool_without_a_node_is_told_why(selector: dict[str, str], said: str) -> None:
+    pool = GpuNodePool(metadata=ObjectMeta(name="p"), spec=GpuNodePoolSpec(node_selector=selector))
+    labels = [{"gpu": "A100", "rack": "1"}, {"gpu": "H100", "rack": "2"}, {}]
+    note = why_empty(pool, labels)
+    assert note == f"it has no node: {said}"
+    (told,) = validity([], [], note)
+    assert (told.status, told.reason, told.message) == ("True", "Accepted", note)
+    assert not why_empty(pool, [])
 
 
 # -- queues ----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from extender.kube.client import Evicted, EvictionRefused
 from extender.kube.recorder import ObjectRef
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, node, pod, pool, project, row, whole
+from tests.support.metrics import value_of
 from tests.unit.state.test_device_cards import allocated, device_class, published
 
 pytestmark = pytest.mark.looptime
@@ -89,10 +90,10 @@ async def test_each_pod_of_a_project_is_told_of_once_and_left_alone() -> None:
     assert (name, reason) == ("a", Reason.UNLEDGERED)
     assert "2 on node n1; it keeps them" in note
     assert stage.evicted == []
-    counted = [metrics.FOREIGN_GPUS.labels(said)._value.get() for said in ("true", "false")]
+    counted = [value_of(metrics.FOREIGN_GPUS.labels(said)) for said in ("true", "false")]
     assert counted == [2, 1]
     stage.keeper.close()
-    assert metrics.FOREIGN_GPUS.labels("true")._value.get() == 0
+    assert value_of(metrics.FOREIGN_GPUS.labels("true")) == 0
 
 
 async def test_a_pool_that_says_so_has_them_evicted() -> None:

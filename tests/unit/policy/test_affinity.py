@@ -9,7 +9,8 @@ from extender.policy.decide import decide
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.plan import Plan, Settings
 from extender.state.model import ANYWHERE, Constraints, PodTerm
-from tests.support.snapshots import Cluster, counts, demand_of, statuses
+from tests.support.snapshot_job import demand_of
+from tests.support.snapshots import Cluster, counts, statuses
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 

@@ -5,7 +5,8 @@ from extender.policy.plan import Eviction, HeldBack, Plan
 from extender.policy.workloads.budget_deadlines import CALM_S, Deadlines
 from extender.policy.workloads.disruption_budgets import find_overdue
 from extender.state.model import PodView
-from tests.support.snapshots import NOW_S, Cluster
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster
 
 BUDGETS = ("ns/web",)
 

@@ -9,7 +9,8 @@ from msgspec import structs
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
-from tests.support.snapshots import NOW_S, Cluster, counts
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster, counts
 
 
 def borrowed(policy: Any = "fairshare") -> Cluster:

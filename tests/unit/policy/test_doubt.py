@@ -9,7 +9,8 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.state.model import Constraints, PoolView
 from extender.state.refusals import Refusals
-from tests.support.snapshots import NOW_S, Cluster, counts
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster, counts
 
 DOUBT = Refused(Reason.CLAIMS_NOT_MET, "ns/taker-0: nothing is evicted for a pod with hostPort")
 

@@ -10,21 +10,10 @@ from extender.api.reasons import Reason
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
-from extender.state.model import UNLIMITED, ElasticView, Figures, PoolQuota
+from extender.state.model import UNLIMITED, Figures, PoolQuota
 from extender.state.snapshot import Snapshot
-from tests.support.snapshots import Cluster, statuses
+from tests.support.snapshots import ELASTIC, Cluster, statuses
 
-NODE = ElasticView(
-    max_nodes=4,
-    n_gpus=8,
-    card_mib=16384,
-    card_model="A100",
-    cpu_milli=64_000,
-    memory_mib=1 << 20,
-    selector=(),
-    labels=(),
-    provisioning_class="",
-)
 AFTER_S = 600
 
 
@@ -79,13 +68,13 @@ def test_nothing_is_emptied_while_a_pod_has_a_place_and_does_not_run(state: str)
 
 
 def test_a_gang_that_nodes_are_bought_for_keeps_all_nodes() -> None:
-    cluster = little_used(elastic=NODE)
+    cluster = little_used(elastic=ELASTIC)
     cluster.job("owed", "a", gpus=8, pods=3)
     assert decided(cluster) == {}
 
 
 def test_a_gang_larger_than_the_pool_can_ever_be_keeps_none() -> None:
-    cluster = little_used(elastic=NODE)
+    cluster = little_used(elastic=ELASTIC)
     cluster.job("huge", "a", gpus=8, pods=5)
     assert decided(cluster) == {"small-0": "n1"}
 

@@ -9,7 +9,8 @@ from extender.policy.decide import decide
 from extender.policy.placement.explain import help_for
 from extender.policy.plan import Settings
 from extender.state.model import Constraints, ElasticView, GroupView, PodTerm, TopologyRule
-from tests.support.snapshots import Cluster, demand_of
+from tests.support.snapshot_job import demand_of
+from tests.support.snapshots import Cluster
 
 SLICE = "nvidia.com/mig-1g.5gb"
 
@@ -47,7 +48,21 @@ def test_every_cause_that_bars_nodes_is_counted() -> None:
     assert refused.reason is Reason.NO_MATCHING_NODE
     assert refused.detail == (
         "ns/job: of 4 ready nodes of pool default, 1 do not meet the node affinity, 1 have a taint"
-        " that is not tolerated, 1 have cards of another model, 1 lack a label of the node selector"
+        " that is not tolerated, 1 have cards of another model,"
+        " 1 lack the label disk=ssd of the node selector"
+    )
+
+
+def test_first_label_that_a_node_lacks_is_named() -> None:
+    cluster = cluster_of()
+    cluster.node("n0", labels={"disk": "ssd"})
+    cluster.node("n1", labels={"disk": "hdd", "rack": "7"})
+    cluster.node("n2")
+    selector = (("disk", "ssd"), ("rack", "7"))
+    cluster.job("job", "a", constraints=Constraints(node_selector=selector))
+    assert why(cluster).detail == (
+        "ns/job: of 3 ready nodes of pool default, 2 lack the label disk=ssd of the node selector,"
+        " 1 lack the label rack=7 of the node selector"
     )
 
 
@@ -243,7 +258,7 @@ def test_one_pod_of_a_gang_that_has_no_node_is_the_cause() -> None:
     assert refused.reason is Reason.NO_MATCHING_NODE
     assert refused.detail == (
         "ns/job: needs a pod slot in one of 3 pods; of 1 ready nodes of pool default,"
-        " 1 lack a label of the node selector"
+        " 1 lack the label disk=ssd of the node selector"
     )
 
 

@@ -8,7 +8,7 @@ from extender.scenario.outcome import Outcome
 from extender.scenario.run import run_cycle
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry
-from tests.scenarios.static_clusters import PRIORITIES, cluster, measure
+from tests.scenarios.static_clusters import PRIORITIES, Tally, cluster, measure, run
 
 STAGES = ["allocate", "consolidate", "reclaim", "preempt", "stale-gangs"]
 
@@ -147,3 +147,14 @@ def test_static_clusters_evict_in_the_first_cycle_only_and_none_in_vain(name: st
     assert tally.n_evicted > 200
     assert tally.n_late <= tally.n // 100
     assert tally.n_in_vain == 0
+
+
+def test_a_pool_that_spreads_starts_nothing_that_the_next_cycle_moves() -> None:
+    tally = Tally()
+    for at in range(60):
+        given = cluster(at, PRIORITIES["two"])
+        given["settings"] |= {"placement": {"gpu": "spread"}}
+        for job in given["jobs"]:
+            job["tasks"] = [{"name": task["name"], "gpu": task["gpu"]} for task in job["tasks"]]
+        run(given, tally)
+    assert tally.n == 0

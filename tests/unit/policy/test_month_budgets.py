@@ -6,7 +6,8 @@ from extender.api.months import PER_GPU_HOUR, month_of
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.state.model import GPU, MonthHours
-from tests.support.snapshots import NOW_S, Cluster, counts
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster, counts
 
 MONTH = month_of(NOW_S)
 

@@ -9,7 +9,8 @@ from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import Constraints
-from tests.support.snapshots import NOW_S, Cluster, counts, statuses
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster, counts, statuses
 
 NOWHERE = Constraints(node_selector=(("no", "such"),))
 

@@ -6,7 +6,8 @@ from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.state.model import STUCK_AFTER_S
-from tests.support.snapshots import NOW_S, Cluster, counts, demand_of, statuses
+from tests.support.snapshot_job import NOW_S, demand_of
+from tests.support.snapshots import Cluster, counts, statuses
 
 
 def promised(**job: object) -> Cluster:

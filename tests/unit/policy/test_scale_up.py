@@ -12,16 +12,11 @@ from extender.cycle.recovery.hold_back import hold_back
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.policy.scale_up import ScaleUps, left_waiting, scale_ups
-from extender.state.model import UNLIMITED, ElasticView, Figures, PoolQuota
-from tests.support.snapshots import Cluster
+from extender.state.model import UNLIMITED, Figures, PoolQuota
+from tests.support.snapshots import ELASTIC, Cluster
 
-NODE = ElasticView(
-    max_nodes=4,
-    n_gpus=8,
-    card_mib=16384,
-    card_model="A100",
-    cpu_milli=64_000,
-    memory_mib=1 << 20,
+NODE = replace(
+    ELASTIC,
     selector=(("pool", "gpu"),),
     labels=(("pool", "gpu"),),
     provisioning_class="best-effort-atomic-scale-up.autoscaling.x-k8s.io",

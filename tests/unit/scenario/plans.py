@@ -40,7 +40,7 @@ class Planner:
         workload, pod = self._find(id_)
         whom = f"default/{beneficiary}" if beneficiary else ""
         placement = self._placement(pod, node, cards)
-        self.plan.moves.append(Move(placement, workload.key, Reason.PREEMPTED, whom, "test"))
+        self.plan.moves.append(Move(placement, workload.key, Reason.PREEMPTED, whom))
         return self
 
     def _placement(self, pod: PodView, node: str, cards: tuple[int, ...]) -> Placement:

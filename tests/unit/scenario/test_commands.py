@@ -136,7 +136,7 @@ def test_field_that_says_nothing_is_noted_beside_the_results(tmp_path: Path) -> 
     for command in ("run", "show"):
         done = ballast(command, path)
         assert done.exit_code == 0
-        assert f"Note: {path}: pinned: jobs[0].tasks[0].node: says nothing" in done.stderr
+        assert f"Note: {path}: pinned: jobs[0].tasks[0].node: has no effect" in done.stderr
 
 
 def test_show_tells_one_case_in_sentences(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_show_tells_good_cases_beside_bad_ones(mixed: Path) -> None:
 
 def test_show_says_so_of_a_case_that_the_format_cannot_say(mixed: Path) -> None:
     told = ballast("show", mixed, "--case", "beyond").stdout
-    assert "It needs what the format cannot say" in told
+    assert "It needs something that the format cannot express" in told
     assert "It needs" not in ballast("show", mixed, "--case", "lent").stdout
 
 

@@ -30,6 +30,22 @@ def test_unknown_field_is_named_with_file_case_and_what_is_accepted() -> None:
     assert "runningFor" in told
 
 
+def test_manifest_of_kubernetes_is_no_scenario_and_the_message_says_what_takes_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text(
+        "{apiVersion: batch/v1, kind: Job}\n---\n{apiVersion: v1, kind: Pod}\n---\n"
+        "{apiVersion: v1, kind: Pod}\n"
+    )
+    assert only_reason(path) == (
+        f"{path}: these are Kubernetes objects (Job, Pod), not scenarios. `kubectl create"
+        " --dry-run=server -f` shows whether Ballast accepts them, `kubectl ballast whatif --job"
+        " PROJECT=PODSxGPUS` whether such work would start, and `ballast convert` converts those"
+        " of other schedulers. `kubectl ballast snapshot` writes a cluster as a scenario"
+    )
+
+
 def test_unknown_field_below_a_named_entry_says_which() -> None:
     pools = {"a100": {"gpu": {"quota": 1}}, "h100": {"gpu": {"qouta": 1}}}
     told = why(queues=[queue(pools=pools)])

@@ -65,15 +65,15 @@ def near(**rule: str) -> dict[str, Any]:
         ),
         (
             {"nodes": [node(mig={"instances": {"nvidia.com/mig-1g.5gb": 1}})]},
-            "nodes[0].mig: its instances count, though strategy mixed is not said",
+            "nodes[0].mig: its instances count, though strategy mixed is not stated",
         ),
         (
             {"nodes": [node(numa={"zones": 2})]},
-            "nodes[0].numa: says nothing: what is decided does not look at NUMA zones",
+            "nodes[0].numa: has no effect: decisions ignore NUMA zones",
         ),
         (
             {"nodes": [node()], "jobs": [job(tasks=[{"name": "t", "node": "n0"}])]},
-            "jobs[0].tasks[0].node: says nothing for a pending task;"
+            "jobs[0].tasks[0].node: has no effect on a pending task;"
             " nodeSelector keeps one on a node",
         ),
     ],

@@ -156,7 +156,7 @@ def test_contradictions_are_reported() -> None:
     )
     refuses("names 2 cards and asks for 1", jobs=[job(gpu="0.5", cards=["A", "B"], on="n0")])
     refuses(
-        "its cards on n0 have not so much",
+        "its cards on n0 do not have that much free",
         jobs=[job("a", gpu="0.6", cards=["A"], on="n0"), job("b", gpu="0.6", cards=["A"], on="n0")],
     )
     refuses("is its own ancestor", queues=[{"name": "a", "parent": "a"}])

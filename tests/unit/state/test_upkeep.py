@@ -122,7 +122,7 @@ def test_of_two_rows_of_an_unbound_pod_the_newer_plan_counts_and_the_other_needs
 def test_a_bound_pod_with_a_reserved_row_is_to_be_marked() -> None:
     held = pod("a").needs(500).bound("n1").build()
     state = state_of(held, gpu_node("n1", 1).holds(row(held, part(0, 500))).build())
-    assert state.rows_to_mark_bound() == {"n1": ["uid-a"]}
+    assert state.rows_to_mark_bound() == {"n1": {"uid-a"}}
     marked = gpu_node("n1", 1).version(2).holds(row(held, part(0, 500), "bound")).build()
     state.apply(Upserted(marked))
     assert state.rows_to_mark_bound() == {}

@@ -191,3 +191,17 @@ def test_a_pod_that_selects_by_a_new_label_rebuilds_only_pods_that_have_it() -> 
     after = state.workloads()
     assert after["team-a/has-it"].pods[0].labels == (("role", "db"),)
     assert after["team-a/has-not"] is before["team-a/has-not"]
+
+
+def test_reading_a_pod_of_a_gang_shows_its_change_and_does_not_rebuild_the_gang() -> None:
+    members = [pod(name).needs(500).gang("g", 2) for name in ("a", "b")]
+    state = state_of(*(each.build() for each in members))
+    (before,) = state.workloads().values()
+    state.apply(Upserted(members[0].version(2).terminating().build()))
+    read = state.pod("uid-a")
+    assert read is not None
+    assert read.is_terminating
+    assert state.workload_of(read) is before
+    (after,) = state.workloads().values()
+    assert after.pods[0] is read
+    assert state.workload_of(read) is after
