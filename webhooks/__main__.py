@@ -173,7 +173,7 @@ def _address(_context: click.Context, _option: click.Parameter, text: str) -> tu
     default="",
     help="Pods that share a card start only where this plugin of the container runtime runs.",
 )
-@click.option("--kubeconfig", help="Else $KUBECONFIG, else the service account of the pod.")
+@click.option("--kubeconfig", help="Default: $KUBECONFIG, else the service account.")
 def main(
     listen: tuple[str, int],
     cert_lifetime: float,

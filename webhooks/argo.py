@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from extender.api import names
-from extender.api.demand import PREEMPTIBILITY_LABELS, first_of
+from extender.api.aliases import PREEMPTIBILITY_LABELS, first_of
 from webhooks.parts import Document, find_parts
 
 ALWAYS: Final = "Always"
@@ -45,12 +45,27 @@ def pod_template(spec: Document, template: Document) -> Document:
         for key in ("annotations", "labels")
     }
     containers = [
-        {"name": "main"} | each
+        {"name": "main"} | each | {"resources": _resources(each)}
         for each in (*_containers(template), *(template.get("sidecars") or ()))
     ]
     merged = spec | template
     pod = {key: merged[key] for key in _OF_POD if merged.get(key)}
     return {"metadata": meta, "spec": pod | {"containers": containers}}
+
+
+def _resources(container: Document) -> Document:
+    """The container's resources. Argo's CRDs accept floats, which become texts as in a pod."""
+    found = container.get("resources") or {}
+    return {
+        field: {key: str(each) if isinstance(each, float) else each for key, each in listed.items()}
+        for field in ("limits", "requests")
+        if (listed := found.get(field))
+    }
+
+
+def is_patched_with_gpus(spec: Document, template: Document) -> bool:
+    """Whether a `podSpecPatch`, a text with parameters, names a resource of NVIDIA."""
+    return any("nvidia.com/" in str(each.get("podSpecPatch", "")) for each in (spec, template))
 
 
 def has_parameters(value: Any) -> bool:

@@ -4,14 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.api import names
-from extender.api.demand import (
-    GROUP_LABELS,
-    MIN_MEMBER_KEYS,
-    Delivery,
-    Demand,
-    delivery_of,
-    first_of,
-)
+from extender.api.aliases import GROUP_LABELS, MIN_MEMBER_KEYS, first_of
+from extender.api.demand import Delivery, Demand, delivery_of
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuNodePoolSpec, GpuProject, PoolFigures
 from extender.api.objects import ObjectMeta, Pod
 from extender.api.units import MILLI_PER_GPU

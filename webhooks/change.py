@@ -9,15 +9,9 @@ from typing import Final
 from msgspec import Raw
 
 from extender.api import names
-from extender.api.demand import (
-    PREEMPTIBILITY_LABELS,
-    SUB_GROUP_LABELS,
-    first_of,
-    fraction_container,
-    gpu_milli_request,
-    read_compute,
-)
-from extender.api.objects import Pod
+from extender.api.aliases import PREEMPTIBILITY_LABELS, SUB_GROUP_LABELS, first_of
+from extender.api.demand import fraction_container, gpu_milli_request, read_compute
+from extender.api.objects import Pod, Toleration
 from extender.api.units import MILLI_PER_GPU, parse_whole
 from extender.api.workload import write_sub_groups
 from webhooks.case import PodCase
@@ -63,14 +57,41 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
         if nri_plugin and case.delivery == "agent":
             _require(patch, case, nri_plugin)
     if case.demand.is_gpu_work:
+        _untrack(patch, case)
         _set_priority(patch, case)
         for key, value in case.node_labels.items():
             patch.set(("spec", "nodeSelector", key), value)
         patch.set(("spec", "schedulerName"), names.SCHEDULER_NAME)
-        patch.append(("spec", "tolerations"), dict(GPU_NODES))
+        if not any(map(_tolerates_gpu_nodes, case.pod.spec.tolerations or ())):
+            patch.append(("spec", "tolerations"), dict(GPU_NODES))
         if not case.is_of_daemon_set:
             patch.append(("spec", "schedulingGates"), {"name": names.GATE})
     return patch.ops
+
+
+def _untrack(patch: PatchBuilder, case: PodCase) -> None:
+    """Drops the record of field managers, without which each later write of the pod costs the API
+    server less.
+
+    Only `kubectl apply --server-side` and the like need it: the record stays if the pod was created
+    so, or may be applied later because no controller owns it.
+    """
+    entries = patch.document["metadata"].get("managedFields") or ()
+    if case.pod.metadata.controller and all(each.get("operation") == "Update" for each in entries):
+        patch.remove(("metadata", "managedFields"))
+
+
+def _tolerates_gpu_nodes(toleration: Toleration) -> bool:
+    """Whether the pod tolerates the taint already, whatever its value.
+
+    Kubernetes allows no toleration to be removed, so a second apply of a pod is refused where this
+    one was added to a list of its manifest.
+    """
+    return (
+        toleration.operator == GPU_NODES["operator"]
+        and toleration.key in ("", GPU_NODES["key"])
+        and toleration.effect in ("", GPU_NODES["effect"])
+    )
 
 
 def hide_cards(patch: PatchBuilder, known: Container[str] | None = None) -> None:
@@ -122,20 +143,13 @@ def _replace_native_group(patch: PatchBuilder, case: PodCase) -> None:
 
 
 def _label(patch: PatchBuilder, case: PodCase) -> None:
-    group = case.group
     replica_of = case.replica_of if case.demand.is_gpu_work else ""
-    preemptibility = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
-    if replica_of:
-        preemptibility = names.PREEMPTIBLE
-    elif not preemptibility and not group and case.demand.is_gpu_work:
-        # The group may state it for all its pods, so the label is not set here.
-        preemptibility = _usual_preemptibility(case)
     for key, value in (
         (names.LABEL_PROJECT, case.project.metadata.name),
         (names.LABEL_DEPARTMENT, case.project.spec.department),
         (names.LABEL_WORKLOAD_KIND, case.kind),
-        (names.LABEL_POD_GROUP, group),
-        (names.LABEL_PREEMPTIBILITY, preemptibility),
+        (names.LABEL_POD_GROUP, case.group),
+        (names.LABEL_PREEMPTIBILITY, preemptibility_of(case)),
         (names.LABEL_REPLICA_OF, replica_of),
     ):
         if value:
@@ -163,6 +177,17 @@ def _join_group(patch: PatchBuilder, case: PodCase) -> None:
         patch.set(("metadata", "annotations", key), write_sub_groups(gang.sub_groups))
     if sub_group and not stated:
         patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), sub_group)
+
+
+def preemptibility_of(case: PodCase) -> str:
+    """The pod's preemptibility as its label states it; empty if it is not known at creation."""
+    if case.replica_of and case.demand.is_gpu_work:
+        return names.PREEMPTIBLE
+    stated = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
+    # A group may state it for all its pods.
+    if stated or case.group or not case.demand.is_gpu_work:
+        return stated
+    return _usual_preemptibility(case)
 
 
 def _usual_preemptibility(case: PodCase) -> str:

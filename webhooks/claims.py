@@ -6,11 +6,13 @@ card, the pod gets the annotations of a request for a share in MiB. An invalid c
 with what is accepted (`extender.api.claims`).
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
 from extender.api import names
+from extender.api.aliases import first_of
 from extender.api.claims import (
     ClaimedGpus,
     ClaimSpec,
@@ -23,7 +25,6 @@ from extender.api.claims import (
 from extender.api.demand import (
     GPU_ANNOTATIONS,
     MEMORY,
-    first_of,
     pod_name,
     read_milli,
     read_plugin_cards,
@@ -94,46 +95,55 @@ async def take_claims(pod: Pod, read: Read | None) -> Refused | None:
         listed = pod.spec.resource_claims or []
         if len(listed) > MAX_CLAIMS:
             raise UnitError(f"spec.resourceClaims has {len(listed)} claims; {MAX_CLAIMS} are read")
-        specs = await _read_specs(pod, read)
+        claims = await _read_claims(pod, read)
+        specs = [each.spec for each in claims]
         named = {name for spec in specs for name in classes_of_claim(spec)}
         classes = {name: await _read_class(name, read) for name in sorted(named)}
+        for each in claims:
+            _check_unused(each, classes)
         _ask(pod, gpus_of_claims(specs, classes))
     except UnitError as error:
         return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: spec.resourceClaims: {error}")
     return None
 
 
-async def _read_specs(pod: Pod, read: Read | None) -> list[ClaimSpec]:
-    """The specs of the pod's claims; a claim that it names twice is included once."""
-    specs, seen = [], set()
+async def _read_claims(pod: Pod, read: Read | None) -> list[Claim]:
+    """The pod's claims; one that it names twice is included once."""
+    claims, seen = [], set()
     for each in pod.spec.resource_claims or ():
         if each.resource_claim_name and each.resource_claim_name in seen:
             continue
         seen.add(each.resource_claim_name)
-        specs.append(await _read_spec(pod, each, read))
-    return specs
+        claims.append(await _read_claim(pod, each, read))
+    return claims
 
 
-async def _read_spec(pod: Pod, listed: PodResourceClaim, read: Read | None) -> ClaimSpec:
+async def _read_claim(pod: Pod, listed: PodResourceClaim, read: Read | None) -> Claim:
+    """The claim, or the one that is created from the template."""
     namespace = pod.metadata.namespace
     if name := listed.resource_claim_template_name:
         template = await _read(TEMPLATE, namespace, name, read)
         if isinstance(template, ClaimTemplate):
-            return template.spec.spec
+            return Claim(metadata=template.metadata, spec=template.spec.spec)
     elif name := listed.resource_claim_name:
         claim = await _read(CLAIM, namespace, name, read)
         if isinstance(claim, Claim):
-            if claim.status.reserved_for:
-                raise UnitError(
-                    f"ResourceClaim {name:.253} is in use by {claim.status.reserved_for[0].name};"
-                    " pods do not share cards by one claim: name a ResourceClaimTemplate"
-                )
-            return claim.spec
+            return claim
     else:
         raise UnitError(
             f"{listed.name:.63} names neither a ResourceClaimTemplate nor a ResourceClaim; name one"
         )
     raise UnitError(f"{name:.253} is not there or could not be read; create it before its pods")
+
+
+def _check_unused(claim: Claim, classes: Mapping[str, DeviceClass | None]) -> None:
+    """Raise UnitError if another pod uses the cards of the claim."""
+    if claim.status.reserved_for and gpus_of_claims([claim.spec], classes):
+        raise UnitError(
+            f"ResourceClaim {claim.metadata.name:.253} is in use by"
+            f" {claim.status.reserved_for[0].name}; pods do not share cards by one claim: name a"
+            " ResourceClaimTemplate"
+        )
 
 
 async def _read_class(name: str, read: Read | None) -> DeviceClass | None:

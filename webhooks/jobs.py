@@ -17,8 +17,9 @@ job, the author is warned (of Kubeflow's jobs by `webhooks.kubeflow`, of Argo's 
 `webhooks.argo`).
 
 Warnings about the pods of a template are given here too, also for kinds that create no Jobs: a
-warning about a pod itself reaches only the controller that creates it. Labels and annotations are
-checked in every template, since a misspelt one may be all that asks for a GPU.
+warning about a pod itself reaches only the controller that creates it, also in namespaces without a
+project. Labels and annotations are checked in every template, since a misspelt one may be all that
+asks for a GPU.
 
 Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
 jobset `pkg/webhooks/jobset_webhook.go`; keda `pkg/scaling/executor/scale_jobs.go`; kuberay
@@ -35,9 +36,10 @@ from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.units import UnitError
 from extender.api.workload import read_min_member
 from webhooks import argo, kubeflow
-from webhooks.change import VISIBLE_DEVICES
+from webhooks.forbidden import uncounted
 from webhooks.mutate import foresee
-from webhooks.owners.origin import makes_gpu_pods
+from webhooks.owners.origin import Origin, makes_gpu_pods
+from webhooks.owners.table import INFERENCE
 from webhooks.parts import MAX_ENTRIES, Document, find_parts
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
@@ -47,6 +49,9 @@ from webhooks.spelling import misplaced, misspelt
 NEVER: Final = "Never"
 #: Kubernetes' default for `backoffLimit`.
 USUAL_BACKOFF: Final = 6
+
+#: The kind of work of pods by the kind of the object that creates them.
+_WORK: Final = {"RayService": INFERENCE}
 
 #: Raised when a document does not have the shape of its kind.
 _MISSHAPEN: Final = (LookupError, AttributeError, TypeError)
@@ -60,18 +65,33 @@ def decide_job(request: Request, projects: ProjectIndex) -> Decision:
     if request.operation != "CREATE" and read is not _of_app:
         return allowed()
     if projects.project_of(request.namespace) is None:
-        return allowed()
+        read = _of_no_project
     try:
         patch = PatchBuilder(request.object)
-        unread = _unread_keys(patch.document)
+        named = request.name or patch.document["metadata"].get("generateName") or ""
+        request = msgspec.structs.replace(request, name=named)
+        warnings = _unread_keys(patch.document)
+        is_new = True
         if request.operation == "UPDATE":
-            before = _unread_keys(msgspec.json.decode(request.old_object))
-            unread = [each for each in unread if each not in before]
-        warnings = list(dict.fromkeys((*unread, *read(patch, request, projects))))
+            before = msgspec.json.decode(request.old_object)
+            known = _unread_keys(before)
+            warnings = [each for each in warnings if each not in known]
+            is_new = _templates_of(before) != _templates_of(patch.document)
+        if is_new:
+            warnings += read(patch, request, projects)
+        if is_new and read is not _of_no_project:
+            warnings += uncounted(each["spec"] for each in _templates_of(patch.document).values())
     except (msgspec.MsgspecError, RecursionError, ValueError, *_MISSHAPEN):
         # The API server or the kind's own webhook reports the error.
         return allowed()
-    return patched(patch.ops, *warnings)
+    return patched(patch.ops, *dict.fromkeys(warnings))
+
+
+def _of_no_project(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """The warnings that pods draw in a namespace without a project; nothing is changed."""
+    for template in _templates_of(patch.document).values():
+        if _asks_for_gpu(template):
+            yield from _foreseen(request, template, projects)
 
 
 def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -90,14 +110,10 @@ def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> It
 
 
 def _of_app(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
-    """Warnings about what is new in a Deployment or StatefulSet; nothing is changed."""
+    """Warnings about a new template of a Deployment or StatefulSet; nothing is changed."""
     template = patch.document["spec"]["template"]
-    if request.operation == "UPDATE":
-        before = msgspec.json.decode(request.old_object)
-        if before["spec"]["template"] == template:
-            return
     if _asks_for_gpu(template):
-        yield from _pod_warnings(request, template, projects)
+        yield from _foreseen(request, template, projects)
         yield from _sequential_gang(patch.document)
 
 
@@ -129,7 +145,7 @@ def _of_templates(patch: PatchBuilder, request: Request, projects: ProjectIndex)
     """Warnings about the pods of any kind whose operator replaces an evicted pod."""
     for template in _pod_templates(patch.document["spec"], "spec").values():
         if _asks_for_gpu(template):
-            yield from _pod_warnings(request, template, projects)
+            yield from _foreseen(request, template, projects)
 
 
 def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
@@ -160,7 +176,7 @@ def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     cluster = spec.get("rayClusterSpec") or {}
     ours = [each for each in _pod_templates(cluster, "").values() if _asks_for_gpu(each)]
     for each in ours:
-        yield from _pod_warnings(request, each, projects)
+        yield from _foreseen(request, each, projects)
     yield from _early_deadline(spec if ours else {}, "this RayJob")
     if ours and not spec.get("backoffLimit"):
         yield (
@@ -177,7 +193,7 @@ def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
     if not ours:
         return
     for name, replica in ours:
-        yield from _pod_warnings(request, replica["template"], projects)
+        yield from _foreseen(request, replica["template"], projects)
         yield from kubeflow.on_eviction(kind, spec, name, replica)
     yield from _early_deadline(spec.get("runPolicy") or {}, f"this {kind}")
     yield from kubeflow.on_end(kind, spec)
@@ -190,7 +206,7 @@ def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
     if not ours:
         return
     for each in ours:
-        yield from _pod_warnings(request, each, projects)
+        yield from _foreseen(request, each, projects)
     policy = spec.get("runPolicy") or {}
     yield from _early_deadline(policy, "this MPIJob")
     launcher = dict(kubeflow.replica_specs(spec)).get("Launcher")
@@ -211,11 +227,11 @@ def _of_workflow(patch: PatchBuilder, request: Request, projects: ProjectIndex) 
     is_ours = False
     for template in argo.templates_with_pods(spec.get("templates"), "").values():
         pod = argo.pod_template(spec, template)
-        if not _asks_for_gpu(pod):
+        if not (_asks_for_gpu(pod) or argo.is_patched_with_gpus(spec, template)):
             continue
         is_ours = True
         if not argo.has_parameters(pod):
-            yield from _pod_warnings(request, pod, projects)
+            yield from _foreseen(request, pod, projects)
         yield from argo.on_eviction(spec, template, pod)
         yield from argo.on_wait(spec, template)
     yield from _early_deadline(spec if is_ours else {}, f"this {request.kind.kind}")
@@ -231,6 +247,7 @@ _READERS: Final = {
     "ScaledJob": _of_scaled_job,
     "RayCluster": _of_templates,
     "RayJob": _of_ray_job,
+    "RayService": _of_templates,
     "MPIJob": _of_mpi_job,
     "JAXJob": _of_replicas,
     "PaddleJob": _of_replicas,
@@ -247,7 +264,7 @@ def _job_warnings(
     request: Request, spec: Document, what: str, projects: ProjectIndex
 ) -> Iterator[str]:
     """Warnings for the author of a Job's spec."""
-    yield from _pod_warnings(request, spec["template"], projects)
+    yield from _foreseen(request, spec["template"], projects)
     yield from _early_deadline(spec, what)
     limit = spec.get("backoffLimit", USUAL_BACKOFF)
     counts = f"an eviction by Ballast counts as a failure of {what} (backoffLimit: {limit}):"
@@ -298,32 +315,21 @@ def _templates_of(document: Document) -> dict[str, Document]:
 
 
 def _unread_keys(document: Document) -> list[str]:
-    """Warnings about labels and annotations that are misspelt in a pod template, or that are on the
-    object and belong on its pods."""
-    templates = _templates_of(document)
-    metas = {
-        path: msgspec.convert(each, PodTemplateSpec).metadata for path, each in templates.items()
+    """Warnings about words that are misspelt in a pod template, and about labels and annotations
+    that are on the object and belong on its pods."""
+    templates = {
+        path: msgspec.convert(each, PodTemplateSpec)
+        for path, each in _templates_of(document).items()
     }
-    warnings = [each for meta in metas.values() for each in misspelt(meta)]
+    warnings = [each for template in templates.values() for each in misspelt(template)]
+    metas = {path: template.metadata for path, template in templates.items()}
     own = msgspec.convert(document["metadata"], ObjectMeta)
     return [*warnings, *misplaced(own, metas, document["kind"])]
 
 
-def _pod_warnings(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:
-    """The warnings that the pods of the template would draw."""
+def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> list[str]:
+    """The warnings that the webhook would give about the pods of the template."""
     read = msgspec.convert(template, PodTemplateSpec)
     read.metadata.namespace, read.metadata.name = request.namespace, request.name
-    yield from foresee(Pod(read.metadata, read.spec), projects)
-    yield from _exposed_cards(template["spec"])
-
-
-def _exposed_cards(spec: Document) -> Iterator[str]:
-    """Warns about a variable that exposes other pods' cards; the policy gpu-pods forbids it."""
-    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
-        for each in container.get("env") or ():
-            if each["name"] == VISIBLE_DEVICES and each.get("value") not in ("void", "none"):
-                yield (
-                    f"its pods will be refused: container {container['name']:.63} sets"
-                    f" {VISIBLE_DEVICES}: leave it out, a container is shown its own cards by the"
-                    " node"
-                )
+    origin = Origin(work=_WORK.get(request.kind.kind, ""))
+    return foresee(Pod(read.metadata, read.spec), template["spec"], projects, origin)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from extender.api import names
-from extender.api.demand import PREEMPTIBILITY_LABELS, first_of
+from extender.api.aliases import PREEMPTIBILITY_LABELS, first_of
 from webhooks.parts import Document
 
 NEVER: Final = "Never"

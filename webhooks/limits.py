@@ -9,23 +9,29 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from extender.api import names
+from extender.api.aliases import first_of, written
 from extender.api.demand import (
     COMPUTE_LIMIT,
     COMPUTE_REQUEST,
-    MEMORY_LIMIT,
+    FRACTION,
+    MEMORY,
     MEMORY_LIMIT_KEYS,
-    first_of,
+    Demand,
     pod_name,
 )
+from extender.api.kinds import PoolFigures
 from extender.api.reasons import Reason, Refused
 from extender.api.units import (
+    MILLI_PER_GPU,
     UnitError,
+    count_gpus,
     format_gpus,
     parse_cpu,
     parse_gpus,
     parse_memory,
 )
 from webhooks.case import PodCase
+from webhooks.kinds.finding import meant
 from webhooks.validate import USUAL_SCHEDULERS
 
 #: A CUDA context alone takes this much; a smaller request was probably meant in GiB.
@@ -37,35 +43,44 @@ def check_limits(case: PodCase) -> Refused | None:
     pools = case.pool_names
     forbidding: dict[str, str] = {}
     for queue, pool, figures in case.figures():
-        demand = case.demand
-        milli = demand.total_milli + demand.counted_milli
         try:
-            asked = (
-                ("gpu", milli, figures.gpu.limit, parse_gpus, format_gpus(milli)),
-                ("cpu", demand.cpu_milli, figures.cpu.limit, parse_cpu, f"{demand.cpu_milli}m"),
-                (
-                    "memory",
-                    demand.memory_mib,
-                    figures.memory.limit,
-                    parse_memory,
-                    f"{demand.memory_mib}Mi",
-                ),
-            )
-            for resource, amount, limit, parse, shown in asked:
-                if limit is not None and amount > parse(limit):
-                    is_bytes = resource == "memory" and str(limit).isdigit()
-                    most = f"{limit} bytes" if is_bytes else limit
-                    forbidding.setdefault(
-                        pool,
-                        f"asks for {resource}: {shown}, but {queue} may have at most {most} in"
-                        f" node pool {pool}; ask for at most that, such as {resource}: {limit}",
-                    )
+            for asked, most, accepted in _overruns(case.demand, figures):
+                forbidding.setdefault(
+                    pool,
+                    f"asks for {asked}, but {queue} may have at most {most} in node pool {pool};"
+                    f" {accepted}",
+                )
         except UnitError:
             # Invalid figures limit nothing; a condition of the GpuProject reports them.
             continue
     if not set(pools) <= forbidding.keys():
         return None
     return Refused(Reason.OVER_LIMIT, f"{pod_name(case.pod)}: {forbidding[pools[0]]}")
+
+
+def _overruns(demand: Demand, figures: PoolFigures) -> Iterator[tuple[str, str, str]]:
+    """What the pod requests, the limit that is below it, and what is accepted; raises UnitError."""
+    gpus, cpu, memory = figures.gpu.limit, figures.cpu.limit, figures.memory.limit
+    milli = demand.total_milli + demand.counted_milli
+    if gpus is not None and milli > (most := parse_gpus(gpus)):
+        yield count_gpus(milli), str(gpus), _accepted(most)
+    if cpu is not None and demand.cpu_milli > parse_cpu(cpu):
+        yield f"cpu: {demand.cpu_milli}m", str(cpu), f"ask for at most that, such as cpu: {cpu}"
+    if memory is not None and demand.memory_mib > parse_memory(memory):
+        shown = f"{memory} bytes" if str(memory).isdigit() else str(memory)
+        accepted = f"ask for at most that, such as memory: {memory}"
+        yield f"memory: {demand.memory_mib}Mi", shown, accepted
+
+
+def _accepted(most_milli: int) -> str:
+    """What a pod may request where at most so much is allowed, as it is written in a pod."""
+    if not most_milli:
+        return f"use another node pool (annotation {names.ANNOTATION_NODE_POOLS})"
+    whole = most_milli // MILLI_PER_GPU
+    example = (
+        f"{names.NVIDIA_GPU}: {whole}" if whole else f'{FRACTION}: "{format_gpus(most_milli)}"'
+    )
+    return f"ask for at most that, such as {example}"
 
 
 def check_node_labels(case: PodCase) -> Refused | None:
@@ -88,11 +103,13 @@ def warnings(case: PodCase) -> Iterator[str]:
     yield from _without_effect(case, notes)
     unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]
     if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
-        yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
+        near = meant(unknown[0], (names.DEFAULT_POOL, *case.pools))
+        yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does{near}"
     yield from _larger_than_all(case)
     mib = case.demand.gpu_memory_mib
     if 0 < mib < SMALL_MIB and not case.translation:
-        yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
+        key = written(notes, (MEMORY, names.ANNOTATION_MEMORY))
+        yield f'{key}: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
     named = case.pod.spec.scheduler_name
     if not case.demand.is_gpu_work and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
         yield f"the pod requests no GPU: Ballast leaves it to the scheduler {named:.80}"
@@ -135,11 +152,12 @@ def _without_effect(case: PodCase, notes: Mapping[str, str]) -> Iterator[str]:
     if "gpu-fraction-limit" in notes:
         yield "gpu-fraction-limit has no effect: give gpu-memory and gpu-memory-limit, in MiB"
     if first_of(notes, MEMORY_LIMIT_KEYS):
+        key = written(notes, MEMORY_LIMIT_KEYS)
         if not case.demand.gpu_memory_mib:
-            yield f"{MEMORY_LIMIT} has no effect without gpu-memory, the request in MiB"
+            yield f"{key} has no effect without gpu-memory, the request in MiB"
         elif pools := [pool for pool in case.pool_names if not case.lends_memory(pool)]:
             yield (
-                f"{MEMORY_LIMIT} has no effect in node pool {pools[0]:.80}, which lends no memory:"
+                f"{key} has no effect in node pool {pools[0]:.80}, which lends no memory:"
                 " an administrator can set its spec.memoryLending to Enabled"
             )
     of_time = [key for key in (COMPUTE_REQUEST, COMPUTE_LIMIT) if key in notes]

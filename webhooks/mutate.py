@@ -27,17 +27,21 @@ from typing import Final
 import msgspec
 
 from extender.api import names
-from extender.api.demand import (
-    BY_CLAIMS,
+from extender.api.aliases import (
     GROUP_LABELS,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
-    SHARE_ANNOTATIONS,
     agreed,
     first_of,
+    written,
+)
+from extender.api.demand import (
+    BY_CLAIMS,
+    SHARE_ANNOTATIONS,
     mentions_gpu,
     pod_name,
     read_demand,
+    shares_cards,
 )
 from extender.api.kinds import GpuProject
 from extender.api.objects import Pod
@@ -46,8 +50,10 @@ from extender.api.units import UnitError
 from webhooks import limits, validate
 from webhooks.case import PodCase, states_minimum
 from webhooks.catalog import Catalog
-from webhooks.change import hide_cards, operations
+from webhooks.change import hide_cards, operations, preemptibility_of
+from webhooks.forbidden import refusals
 from webhooks.owners.origin import NO_OWNER, Origin
+from webhooks.parts import Document
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
@@ -94,8 +100,7 @@ def _new_pod(request: Request) -> Pod | Decision:
     if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}):
         return allowed()
     if not _is_relevant(pod):
-        meta = pod.metadata
-        return with_warnings(allowed(), [*misspelt(meta), *without_request(meta)])
+        return with_warnings(allowed(), [*misspelt(pod), *without_request(pod.metadata)])
     # The API server fills both in only after admission.
     pod.metadata.namespace = request.namespace
     return pod
@@ -121,7 +126,7 @@ def judge(
     """The decision about the pod of `request`; `nri_plugin` as for `change.operations`."""
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
-        return with_warnings(case, misspelt(pod.metadata))
+        return with_warnings(case, misspelt(pod))
     warnings = [*_warnings(case), *_warnings_without_owner(case)]
     try:
         # Fields that we change without reading them may hold anything.
@@ -131,17 +136,19 @@ def judge(
     return patched(ops, *warnings)
 
 
-def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
+def foresee(
+    pod: Pod, spec: Document, projects: ProjectIndex, origin: Origin = NO_OWNER
+) -> list[str]:
     """Warnings for the author of a template about the pods that are created from it.
 
-    `pod` is one of them, with its namespace and the name of its creator.
+    `pod` is one of them, with its namespace and the name of its creator; `spec` is the template's.
     """
-    case = _judge(pod, Request(uid="", operation="CREATE"), projects, NO_OWNER)
+    case = _judge(pod, Request(uid="", operation="CREATE"), projects, origin)
     if isinstance(case, PodCase):
-        return _warnings(case)
+        return [*_warnings(case), *refusals(case, spec)]
     if not case.is_allowed:
         return [f"its pods will be refused: {case.message}"]
-    return [*case.warnings, *misspelt(pod.metadata)]
+    return [*case.warnings, *misspelt(pod)]
 
 
 def with_warnings(decision: Decision, warnings: Sequence[str]) -> Decision:
@@ -159,7 +166,7 @@ def _hide_cards_from_ephemeral(request: Request) -> Decision:
     try:
         patch = PatchBuilder(request.object)
         notes = patch.document["metadata"].get("annotations") or {}
-        if all(key not in notes for key in SHARE_ANNOTATIONS):
+        if not shares_cards(notes):
             return allowed()
         before = msgspec.json.decode(request.old_object)
         known = {each["name"] for each in before["spec"].get("ephemeralContainers") or ()}
@@ -198,27 +205,18 @@ def _judge(
     demand = read_demand(pod)
     if isinstance(demand, Refused):
         return refused(demand)
-    catalog, owner = projects.catalog, pod.metadata.controller
+    catalog = projects.catalog
     _clear_default_class(pod, project, catalog)
-    named = pod.spec.priority_class_name
-    kind = (
-        pod.metadata.label(names.LABEL_WORKLOAD_KIND)
-        or KIND_OF_CLASS.get(names.class_of(named, pod.spec.priority))
-        or origin.work
-        or USUAL_KIND
-    )
-    priority_class = named or names.CLASS_OF_KIND.get(kind, "")
+    kind = _kind_of(pod, origin)
     case = PodCase(
         pod=pod,
         demand=demand,
         project=project,
         kind=kind,
-        priority_class=priority_class,
+        priority_class=pod.spec.priority_class_name or names.CLASS_OF_KIND.get(kind, ""),
         classes=catalog.classes,
         origin=origin,
-        is_of_daemon_set=owner is not None
-        and owner.kind == "DaemonSet"
-        and request.user_info.username in ("", *DAEMON_SET_MAKERS),
+        is_of_daemon_set=_is_of_daemon_set(pod, request),
         department=catalog.departments.get(project.spec.department),
         pools=catalog.pools,
         translation=translation,
@@ -234,6 +232,23 @@ def _clear_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> Non
     known = catalog.classes.get(name)
     if known and known.global_default and name not in project.spec.allowed_priority_classes:
         pod.spec.priority_class_name, pod.spec.priority = "", None
+
+
+def _kind_of(pod: Pod, origin: Origin) -> str:
+    """The kind of the pod's work: its label, its priority class, or its owner says."""
+    spec = pod.spec
+    return (
+        pod.metadata.label(names.LABEL_WORKLOAD_KIND)
+        or KIND_OF_CLASS.get(names.class_of(spec.priority_class_name, spec.priority))
+        or origin.work
+        or USUAL_KIND
+    )
+
+
+def _is_of_daemon_set(pod: Pod, request: Request) -> bool:
+    """Whether a DaemonSet's controller creates the pod."""
+    owner, maker = pod.metadata.controller, request.user_info.username
+    return owner is not None and owner.kind == "DaemonSet" and maker in ("", *DAEMON_SET_MAKERS)
 
 
 def _violation(case: PodCase) -> Refused | None:
@@ -288,7 +303,8 @@ def _project_of(pod: Pod, projects: ProjectIndex) -> GpuProject | Refused | None
         return None
     found = projects.project_of(namespace, asked)
     if isinstance(found, Refused):
-        return Refused(found.reason, f"{pod_name(pod)}: {found.detail}")
+        key = written(pod.metadata.labels, PROJECT_LABELS)
+        return Refused(found.reason, f"{pod_name(pod)}: label {key}: {found.detail}")
     return found
 
 
@@ -313,7 +329,7 @@ def _without_project(pod: Pod) -> Decision:
             f"{pod_name(pod)}: annotation {share} would have no effect, and the pod no GPU: {cure}"
         )
         return refused(Refused(Reason.UNKNOWN_PROJECT, text))
-    return warned(f"Ballast leaves this pod's GPU request alone: {cure}")
+    return warned(f"Ballast leaves this GPU request alone: {cure}")
 
 
 def _gate_refusal(pod: Pod, why: str) -> Refused:
@@ -326,11 +342,12 @@ def _gate_refusal(pod: Pod, why: str) -> Refused:
 
 def _warnings(case: PodCase) -> list[str]:
     """Warnings about legal fields that may not have the effect that their author expects."""
-    return [*limits.warnings(case), *misspelt(case.pod.metadata)]
+    return [*limits.warnings(case), *misspelt(case.pod)]
 
 
 def _warnings_without_owner(case: PodCase) -> Iterator[str]:
     """Warnings about a missing group, group size or owner."""
+    is_alone = case.pod.metadata.controller is None
     if case.states_minimum and not case.group:
         notes = case.pod.metadata.annotations or {}
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
@@ -341,7 +358,13 @@ def _warnings_without_owner(case: PodCase) -> Iterator[str]:
             f"{names.ANNOTATION_FLOOR} has no effect on this pod: state it in the pod template of a"
             " Deployment or the like"
         )
-    if case.stated_group and not case.states_minimum and case.pod.metadata.controller is None:
+    if is_alone and case.demand.is_gpu_work and preemptibility_of(case) == names.PREEMPTIBLE:
+        yield (
+            "this pod may be evicted for other work, and no controller creates it again: let a Job"
+            f" create it, or set its label {names.LABEL_PREEMPTIBILITY}: {names.NON_PREEMPTIBLE},"
+            " and it runs within the project's quota only"
+        )
+    if is_alone and case.stated_group and not case.states_minimum:
         yield (
             f"the pods of group {case.stated_group} start one by one unless a GpuPodGroup of that"
             f" name, or their annotation {names.ANNOTATION_MIN_MEMBER}, says how many must run"

@@ -12,7 +12,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, TOPOLOGY_REQUIRED_KEYS, agreed, pod_name
+from extender.api.aliases import GROUP_LABELS, TOPOLOGY_REQUIRED_KEYS, agreed, written
+from extender.api.demand import pod_name
 from extender.api.objects import ObjectMeta, Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
@@ -141,7 +142,7 @@ def _adopt(meta: ObjectMeta, group: NativeGroup) -> None:
     """Writes the group's properties into `meta`; raises UnitError if `meta` contradicts them."""
     spec = group.spec
     name = group_name(group.metadata.name)
-    _agree(names.LABEL_POD_GROUP, agreed(meta.labels, GROUP_LABELS), name)
+    _agree(written(meta.labels, GROUP_LABELS), agreed(meta.labels, GROUP_LABELS), name)
     gang = spec.scheduling_policy.gang
     minimum = gang.min_count if gang else 1
     stated = read_min_member(meta.annotations, meta.labels)
@@ -149,9 +150,9 @@ def _adopt(meta: ObjectMeta, group: NativeGroup) -> None:
     notes = {names.ANNOTATION_MIN_MEMBER: str(minimum)}
     constraints = spec.scheduling_constraints
     for level in (constraints and constraints.topology) or ():
-        key = names.ANNOTATION_TOPOLOGY_REQUIRED
+        key = written(meta.annotations, TOPOLOGY_REQUIRED_KEYS)
         _agree(key, agreed(meta.annotations, TOPOLOGY_REQUIRED_KEYS), level.key)
-        notes[key] = level.key
+        notes[names.ANNOTATION_TOPOLOGY_REQUIRED] = level.key
     meta.labels = (meta.labels or {}) | {names.LABEL_POD_GROUP: name}
     meta.annotations = (meta.annotations or {}) | notes
 

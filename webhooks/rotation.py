@@ -23,7 +23,7 @@ from webhooks.certs import CA_FILE, CERTIFICATE_FILE, KEY_FILE, Bundle
 _CURRENT_CA: Final = "current-ca.crt"
 _PREVIOUS_CA: Final = "previous-ca.crt"
 #: How long the previous leaf's CA is trusted; every replica has changed its leaf by then.
-_PREVIOUS_KEPT: Final = timedelta(hours=1)
+PREVIOUS_KEPT: Final = timedelta(hours=1)
 _NEXT: Final = ("next-ca.crt", "next-tls.crt", "next-tls.key")
 
 
@@ -76,7 +76,7 @@ def advance(chain: Chain, now: datetime, schedule: Schedule, *, is_published: bo
         if now >= chain.current.renew_at:
             return replace(chain, next=certs.make(now=now, lifetime=schedule.lifetime))
         served_at = chain.current.made_at + schedule.overlap
-        if chain.previous_ca and now >= served_at + _PREVIOUS_KEPT:
+        if chain.previous_ca and now >= served_at + PREVIOUS_KEPT:
             return replace(chain, previous_ca=b"")
         return chain
     if is_published and now >= following.made_at + schedule.overlap:

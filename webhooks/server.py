@@ -172,7 +172,7 @@ class Server:
             is_ours = self._projects.project_of(request.namespace) is not None
         if not is_ours:
             return allowed()
-        what = f"{kind.kind} {request.namespace}/{request.name}"
+        what = f"{kind.kind} {request.namespace}/{request.name or '(generated name)'}"
         text = f"{what:.200}: is larger than {MAX_OBJECT} bytes of JSON: keep data in a ConfigMap"
         if body.is_late:
             text = f"{what:.200}: too many large objects are being created: try again, or make it"

@@ -1,9 +1,9 @@
-"""Warns about labels and annotations that nothing reads, and that were probably meant for Ballast.
+"""Warns about words of a pod that nothing reads, and that were probably meant for Ballast.
 
 Every unread key under `ballast.dev/` draws a warning, and so does one of our names of several words
 without that prefix. Of other keys, those that differ in a letter or two from a key of Run:ai or KAI
-do. It is a warning and not a refusal, because such a key may belong to a newer version or to
-another program.
+do, and those keys behind a prefix that they do not have, also as names of resources. It is a
+warning and not a refusal, because such a key may belong to a newer version or to another program.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,9 @@ from difflib import get_close_matches
 from typing import Final
 
 from extender.api import names
+from extender.api.aliases import POD_LABELS, POD_NOTES
 from extender.api.demand import COMPUTE_LIMIT, COMPUTE_REQUEST, GPU_ANNOTATIONS
-from extender.api.objects import ObjectMeta
+from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 
 _PREFIX: Final = f"{names.GROUP}/"
 
@@ -63,6 +64,8 @@ _STATED_NOTES: Final = frozenset(
 _UNPREFIXED: Final = {
     word.removeprefix(_PREFIX): word for word in _STATED_LABELS | _STATED_NOTES if "-" in word
 }
+#: Prefixes that the names in `BARE` do not have, and are often written with.
+_WRONG: Final = (names.GROUP, "kai.scheduler", "nvidia.com", "run.ai", "runai")
 #: Minimum similarity (`difflib`): two letters swapped or left out of a short word.
 ALIKE: Final = 0.8
 #: Limits on the keys of one pod that are checked, and on its warnings.
@@ -72,16 +75,37 @@ MAX_WARNINGS: Final = 4
 
 def _is_suspect(key: str) -> bool:
     """Whether the key is checked here; the webhook's matchConditions send pods that have one."""
-    return key.startswith(_PREFIX) or key[:3].lower() == "gpu"
+    return key.startswith(_PREFIX) or key[:3].lower() == "gpu" or _prefixed(key) != ""
 
 
-def misspelt(meta: ObjectMeta) -> list[str]:
-    """A warning for each unread key that was probably meant for Ballast."""
+def _prefixed(key: str) -> str:
+    """The name in `BARE` that the key is with a wrong prefix, or the empty string."""
+    prefix, _, word = key.rpartition("/")
+    return word if prefix in _WRONG and word in BARE else ""
+
+
+def misspelt(pod: Pod | PodTemplateSpec) -> list[str]:
+    """A warning for each unread word that was probably meant for Ballast."""
+    meta = pod.metadata
     found = [
         *_of(meta.annotations, "annotation", NOTES | BARE, LABELS),
         *_of(meta.labels, "label", LABELS, NOTES | BARE),
+        *_of_resources(pod),
     ]
     return found[:MAX_WARNINGS]
+
+
+def _of_resources(pod: Pod | PodTemplateSpec) -> Iterator[str]:
+    """A warning for each annotation that a container requests as if it were a resource."""
+    resources = [
+        each.resources for each in (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    ]
+    asked = {
+        key for each in resources for listed in (each.requests, each.limits) for key in listed or ()
+    }
+    for key in sorted(asked):
+        if word := _prefixed(key) or (key if key in BARE else ""):
+            yield f"resource {key} is not read; did you mean the annotation {word}?"
 
 
 def without_request(meta: ObjectMeta) -> Iterator[str]:
@@ -94,7 +118,7 @@ def misplaced(meta: ObjectMeta, of_pods: Mapping[str, ObjectMeta], kind: str) ->
     """A warning for each key on an object of this kind that all its pod templates lack: Ballast
     reads these keys on pods only. `of_pods` are the templates' metadata by the templates' paths."""
     path = next(iter(of_pods), "")
-    for what, read in (("annotation", NOTES | BARE), ("label", LABELS)):
+    for what, read in (("annotation", NOTES | BARE | POD_NOTES), ("label", LABELS | POD_LABELS)):
         written, *there = (
             set((each.annotations if what == "annotation" else each.labels) or ())
             for each in (meta, *of_pods.values())
@@ -126,8 +150,8 @@ def _of(
 
 def _nearest(key: str) -> str:
     """The known key that was probably meant, or the empty string."""
-    if key in _UNPREFIXED:
-        return _UNPREFIXED[key]
+    if known := _UNPREFIXED.get(key) or _prefixed(key):
+        return known
     bare = {word: word for word in BARE}
     cutoff = ALIKE
     if key.startswith(_PREFIX):

@@ -8,22 +8,26 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from extender.api import classes, names
-from extender.api.demand import (
-    COMPUTE_LIMIT,
-    DNS_LABEL,
+from extender.api.aliases import (
     GROUP_LABELS,
-    MEMORY,
     PREEMPTIBILITY_LABELS,
-    SHARE_ANNOTATIONS,
-    Demand,
+    SUB_GROUP_LABELS,
     agreed,
     check_aliases,
+    written,
+)
+from extender.api.demand import (
+    COMPUTE_LIMIT,
+    MEMORY,
+    Demand,
     fraction_container,
     pod_name,
     read_compute,
     read_memory_limit,
+    shares_cards,
 )
 from extender.api.kinds import GpuProject
+from extender.api.names import DNS_LABEL
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
@@ -73,19 +77,19 @@ def check_words(pod: Pod) -> Refused | None:
         kind = meta.label(names.LABEL_WORKLOAD_KIND)
         _one_of(names.LABEL_WORKLOAD_KIND, kind, names.KINDS)
         preemptibility = agreed(meta.labels, PREEMPTIBILITY_LABELS)
-        _one_of(names.LABEL_PREEMPTIBILITY, preemptibility, PREEMPTIBILITIES)
-        group = agreed(meta.labels, GROUP_LABELS)
-        sub_group = meta.label(names.LABEL_SUB_GROUP)
-        for key, name in ((names.LABEL_POD_GROUP, group), (names.LABEL_SUB_GROUP, sub_group)):
+        of_preemptibility = written(meta.labels, PREEMPTIBILITY_LABELS)
+        _one_of(of_preemptibility, preemptibility, PREEMPTIBILITIES)
+        for keys in (GROUP_LABELS, SUB_GROUP_LABELS):
+            name = agreed(meta.labels, keys)
             if name and not DNS_LABEL.fullmatch(name):
-                raise UnitError(f"{key}: {_not_a_name(name)}")
+                raise UnitError(f"{written(meta.labels, keys)}: {_not_a_name(name)}")
         check_aliases(meta)
         min_member = read_min_member(meta.annotations, meta.labels)
         read_sub_groups(meta.annotations, min_member)
         if read_floor(meta.annotations) and preemptibility == names.NON_PREEMPTIBLE:
             raise UnitError(
-                f"{names.ANNOTATION_FLOOR} and {names.LABEL_PREEMPTIBILITY}: {preemptibility} are"
-                " both there; with the former, replicas above the floor may be evicted: keep one"
+                f"{names.ANNOTATION_FLOOR} and {of_preemptibility}: {preemptibility} are both"
+                " there; with the former, replicas above the floor may be evicted: keep one"
             )
         read_checkpoint(meta.annotations)
         read_run(pod)
@@ -116,7 +120,7 @@ def check_request(pod: Pod, demand: Demand) -> Refused | None:
     notes = pod.metadata.annotations or {}
     try:
         # The webhook writes this for a request in MiB (`gpu_milli_request`).
-        if demand.milli == 1 and notes.keys().isdisjoint(SHARE_ANNOTATIONS):
+        if demand.milli == 1 and not shares_cards(notes):
             raise UnitError(
                 f"requests {names.GPU_MILLI}: 1 without the annotation {MEMORY} that it stands for"
                 f' (kubectl debug --copy-to leaves annotations out): give {MEMORY}, such as "8192"'

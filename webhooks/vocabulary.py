@@ -2,7 +2,7 @@
 
 Only this module knows the resources and annotations of HAMi, Volcano, Tencent's gpu-manager,
 Aliyun's gpushare, Koordinator, KubeShare, nos, nvshare and KAI's NvFractions. Labels that name
-projects and groups, and Run:ai's own vocabulary, are read by `extender.api.demand`.
+projects and groups, and Run:ai's own vocabulary, are in `extender.api.aliases` and `demand`.
 
 A request becomes `gpu-fraction`, `gpu-memory` or `nvidia.com/gpu`, and a share of compute becomes
 `gpu-compute-*`. Foreign resources are removed from the pod, since no node has them. Foreign
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from extender.api import demand, names
+from extender.api import aliases, demand, names
 from extender.api.objects import Container, Pod, Quantity
 from extender.api.units import (
     MILLI_PER_GPU,
@@ -96,7 +96,10 @@ DIALECTS: Final = (
 _OF_RESOURCE: Final = {word: dialect for dialect in DIALECTS for word in dialect.words}
 #: nos: memory slices in GB, as in `nvidia.com/gpu-10gb`.
 _SLICE: Final = re.compile(r"nvidia\.com/gpu-([1-9][0-9]{0,2})gb", re.ASCII)
+#: KubeShare's labels (`pkg/scheduler/pod.go::getPodLabels`). It writes annotations of these names
+#: when it binds a pod, and reads none.
 SHAREDGPU: Final = "sharedgpu/"
+_SHAREDGPU_WORDS: Final = ("gpu_request", "gpu_limit", "gpu_mem")
 NV_FRACTION: Final = re.compile(
     r"nvidia\.com/container\.([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)\."
     r"(gpu-memory\.request|gpu-memory\.limit|gpus\.devices|gpu-compute\.mode)",
@@ -105,18 +108,22 @@ NV_FRACTION: Final = re.compile(
 _NV_PREFIX: Final = "nvidia.com/container."
 _TIME_SLICING: Final = "time-slicing"
 _DECIMAL: Final = re.compile(r"(0|1)(\.[0-9]{1,9})?", re.ASCII)
+_COUNT: Final = re.compile(r"([1-9][0-9]{0,2})(\.0{1,9})?", re.ASCII)
+_ZERO: Final = re.compile(r"0(\.0{1,9})?", re.ASCII)
 
 
 class Translation(Struct):
     """A translated request: annotations, whole cards, and the resources to remove.
 
-    `container` is the index of the requesting container among the pod's containers.
+    `container` is the index of the requesting container among the pod's containers; `words` are
+    what its author wrote.
     """
 
     container: int
     notes: dict[str, str]
     whole: int = 0
     dropped: tuple[str, ...] = ()
+    words: str = ""
 
     def of(self, pod: Pod) -> Pod:
         """The pod as if its author had used our vocabulary."""
@@ -147,7 +154,7 @@ def is_foreign(resource: str) -> bool:
 
 def speaks(pod: Pod) -> bool:
     """Whether the pod requests GPUs in another scheduler's vocabulary."""
-    if any(key.startswith((SHAREDGPU, _NV_PREFIX)) for key in pod.metadata.annotations or ()):
+    if _kubeshare(pod) or any(key.startswith(_NV_PREFIX) for key in pod.metadata.annotations or ()):
         return True
     return any(
         is_foreign(resource)
@@ -188,7 +195,11 @@ def translate(pod: Pod) -> Translation | None:
     for key, value in found.notes.items():
         stated = demand.share_notes(pod.metadata).get(key, "")
         if stated and stated != value:
-            raise UnitError(f"{key}: {stated!r:.80} is not what its other words mean, {value!r}")
+            own = aliases.written(pod.metadata.annotations, (f"{names.GROUP}/{key}", key))
+            raise UnitError(
+                f"{own}: {stated!r:.80} contradicts {found.words}, which means {value!r}; keep one"
+                " of them"
+            )
     return found
 
 
@@ -204,16 +215,17 @@ def _of_container(ix: int, container: Container) -> Translation | None:
     if not slices and not found:
         return None
     if len(slices) + len(found) > 1:
-        raise UnitError("asks in the words of several schedulers; keep those of one")
+        foreign = " and ".join(name for name in asked if is_foreign(name))
+        raise UnitError(f"requests {foreign:.200}, words of several schedulers; keep those of one")
     notes = {demand.FRACTION_CONTAINER: container.name} if ix else {}
     if slices:
         name, match = slices[0]
         notes |= _shares(parse_whole(asked[name], name), mib=int(match[1]) * 1024)
-        return Translation(ix, notes, dropped=(name,))
+        return Translation(ix, notes, dropped=(name,), words=name)
     (dialect,) = found.values()
     whole, more = _read(dialect, asked)
     dropped = tuple(word for word in (*dialect.words, dialect.cards) if word in asked)
-    return Translation(ix, {} if whole else notes | more, whole, dropped)
+    return Translation(ix, {} if whole else notes | more, whole, dropped, " and ".join(dropped))
 
 
 def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[str, str]]:
@@ -227,7 +239,7 @@ def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[st
     if dialect.memory in asked:
         text = asked[dialect.memory]
         in_mib = number(dialect.memory) * dialect.memory_mib if dialect.memory_mib else 0
-        mib = in_mib or parse_memory(text)
+        mib = in_mib or parse_memory(text, dialect.memory)
     if dialect.is_core_whole and max(cores, percent) >= PERCENT and not mib:
         return _whole_of(dialect, max(cores, percent), percent or cores), {}
     _check_hundredths({dialect.percent: percent, dialect.cores: cores})
@@ -274,11 +286,10 @@ def _of_hundredths(hundredths: int) -> str:
 
 
 def _of_notes(pod: Pod) -> list[Translation]:
-    """Requests by annotation: KubeShare's for the first container, KAI's for a named one."""
+    """Requests by KubeShare's labels for the first container, by KAI's notes for a named one."""
     notes = pod.metadata.annotations or {}
     found = []
-    kubeshare = {k.removeprefix(SHAREDGPU): v for k, v in notes.items() if k.startswith(SHAREDGPU)}
-    if kubeshare:
+    if kubeshare := _kubeshare(pod):
         found.append(_of_kubeshare(kubeshare))
     by_container: dict[str, dict[str, str]] = {}
     for key, value in notes.items():
@@ -294,14 +305,26 @@ def _of_notes(pod: Pod) -> list[Translation]:
     return found
 
 
+def _kubeshare(pod: Pod) -> dict[str, str]:
+    """The request of KubeShare's labels, by their names without prefix; empty if there is none."""
+    labels = pod.metadata.labels or {}
+    keys = {word: f"{SHAREDGPU}{word}" for word in _SHAREDGPU_WORDS}
+    words = {word: labels[key] for word, key in keys.items() if key in labels}
+    return words if any(not _ZERO.fullmatch(text) for text in words.values()) else {}
+
+
 def _of_kubeshare(words: Mapping[str, str]) -> Translation:
+    said = " and ".join(f"{SHAREDGPU}{word}" for word in words)
+    if (count := _COUNT.fullmatch(words.get("gpu_request", ""))) and "gpu_mem" not in words:
+        return Translation(0, {}, whole=int(count[1]), words=said)
     shares: dict[str, int] = {}
     for word in ("gpu_request", "gpu_limit"):
         if (text := words.get(word)) is not None:
             if not _DECIMAL.fullmatch(text):
                 raise UnitError(f'{SHAREDGPU}{word}: {text[:40]!r} is not a share, such as "0.5"')
             whole, _, part = text.partition(".")
-            shares[word] = parse_share(f"{whole}.{part.rstrip('0')}".rstrip("."), word)
+            share = f"{whole}.{part.rstrip('0')}".rstrip(".")
+            shares[word] = parse_share(share, f"{SHAREDGPU}{word}")
     notes: dict[str, str] = {}
     if "gpu_mem" in words:
         mib = -(-parse_whole(words["gpu_mem"], f"{SHAREDGPU}gpu_mem") // 2**20)
@@ -309,21 +332,22 @@ def _of_kubeshare(words: Mapping[str, str]) -> Translation:
     elif 0 < shares.get("gpu_request", 0) < MILLI_PER_GPU:
         notes[demand.FRACTION] = format_gpus(shares["gpu_request"])
     else:
-        return Translation(0, {}, whole=1)
+        return Translation(0, {}, whole=1, words=said)
     if "gpu_limit" in shares:
         notes[demand.COMPUTE_LIMIT] = format_gpus(shares["gpu_limit"])
     if "gpu_request" in shares and demand.MEMORY in notes:
         notes[demand.COMPUTE_REQUEST] = format_gpus(shares["gpu_request"])
-    return Translation(0, notes)
+    return Translation(0, notes, words=said)
 
 
 def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Translation:
     present = [container.name for container in pod.spec.containers]
     if name not in present:
         raise UnitError(
-            f"{_NV_PREFIX}{name}: is none of its containers ({', '.join(present):.200})"
+            f"{_NV_PREFIX}{name}: the pod has no such container, only {', '.join(present):.200}"
         )
-    request = words.get("gpu-memory.request") or words.get("gpu-memory.limit", "")
+    of_request = "gpu-memory.request" if words.get("gpu-memory.request") else "gpu-memory.limit"
+    request = words.get(of_request, "")
     mode = words.get("gpu-compute.mode", _TIME_SLICING)
     if not request or mode != _TIME_SLICING:
         raise UnitError(
@@ -331,12 +355,18 @@ def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Translatio
             " gpu-compute.mode or none"
         )
     limit = words.get("gpu-memory.limit", request)
-    if parse_memory(limit) < parse_memory(request):
-        raise UnitError(f"{_NV_PREFIX}{name}: gpu-memory.limit is below gpu-memory.request")
+    most = parse_memory(limit, f"{_NV_PREFIX}{name}.gpu-memory.limit")
+    least = parse_memory(request, f"{_NV_PREFIX}{name}.{of_request}")
+    if most < least:
+        raise UnitError(
+            f"{_NV_PREFIX}{name}.gpu-memory.limit is below gpu-memory.request: raise it"
+        )
     devices = words.get("gpus.devices", "1")
     count = parse_positive(devices, f"{_NV_PREFIX}{name}.gpus.devices")
-    notes = _shares(count, mib=parse_memory(request))
-    if parse_memory(limit) > parse_memory(request):
-        notes[demand.MEMORY_LIMIT] = str(parse_memory(limit))
+    notes = _shares(count, mib=least)
+    if most > least:
+        notes[demand.MEMORY_LIMIT] = str(most)
     ix = present.index(name)
-    return Translation(ix, notes | ({demand.FRACTION_CONTAINER: name} if ix else {}))
+    of_container = {demand.FRACTION_CONTAINER: name} if ix else {}
+    said = " and ".join(f"{_NV_PREFIX}{name}.{word}" for word in words)
+    return Translation(ix, notes | of_container, words=said)

@@ -37,7 +37,7 @@ from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import MANIFESTS, Installation, Program
 from tests.support.webhook_config import is_admitting, register_webhooks
 
-SEEN_S: Final = 30.0
+SEEN_S: Final = 90.0
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 CARDS_PER_NODE: Final = 2

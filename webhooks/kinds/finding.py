@@ -7,11 +7,14 @@ names is applied a moment later. It draws a warning, so the order of `kubectl ap
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from msgspec import Struct
 
-from extender.api.demand import DNS_LABEL
+from extender.api import listing
+from extender.api.names import DNS_LABEL
+from webhooks.spelling import ALIKE
 
 #: A label value; also the name part of a label key (behind the slash).
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -39,6 +42,12 @@ def wrong(field: str, what: str, accepted: str, example: str = "") -> FieldFindi
 def odd(field: str, what: str) -> FieldFinding:
     """A warning about a legal value, with its effect."""
     return FieldFinding(False, f"{field}: {what}")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known one that differs in a letter or two."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=ALIKE)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check_name(name: str, what_for: str, example: str) -> Iterable[FieldFinding]:
@@ -80,6 +89,4 @@ def is_label_key(key: str) -> bool:
 
 def listed(names: Iterable[str]) -> str:
     """The first names in alphabetical order, and the number of further ones."""
-    ordered = sorted(names)
-    more = len(ordered) - MAX_LISTED
-    return ", ".join(ordered[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return listing.listed(sorted(names), MAX_LISTED)

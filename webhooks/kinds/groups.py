@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from extender.api import names
-from extender.api.demand import DNS_LABEL
 from extender.api.kinds import GpuPodGroup, SubGroup, TopologyConstraint
+from extender.api.names import DNS_LABEL
 from extender.api.reasons import Refused
 from webhooks.catalog import Catalog
-from webhooks.kinds.finding import FieldFinding, check_name, listed, odd, wrong
+from webhooks.kinds.finding import FieldFinding, check_name, listed, meant, odd, wrong
 from webhooks.projects import ProjectIndex
 from webhooks.validate import class_refusal
 
@@ -26,7 +26,10 @@ def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[FieldFin
     exist = {names.DEFAULT_POOL, *catalog.pools}
     unknown = [pool for pool in spec.node_pools if pool not in exist]
     if unknown:
-        yield odd("spec.nodePools", f"there is no node pool {listed(unknown)} (yet): it waits")
+        yield odd(
+            "spec.nodePools",
+            f"there is no node pool {listed(unknown)} (yet): it waits{meant(unknown[0], exist)}",
+        )
     nearness = {"spec.topologyConstraint": spec.topology_constraint} | {
         f"spec.subGroups[{each.name}].topologyConstraint": each.topology_constraint
         for each in spec.sub_groups

@@ -7,6 +7,8 @@ a later one selects, the later pool never gets a node.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import fields
+
 from extender.api import names
 from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, GpuTopology
 from webhooks.catalog import Catalog
@@ -81,6 +83,18 @@ def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]
         yield odd(
             "metadata.name",
             f"projects {listed(users)} have figures in {name}: its nodes fall to other pools",
+        )
+    usual = GpuNodePoolSpec()
+    lost = [
+        each.encode_name
+        for each in fields(GpuNodePoolSpec)
+        if getattr(pool.spec, each.name) != getattr(usual, each.name)
+    ]
+    if lost and name == names.DEFAULT_POOL:
+        yield odd(
+            "metadata.name",
+            f"the pool default stays without the object, and loses {listed(lost)}, which have their"
+            " default values from now on",
         )
 
 

@@ -21,7 +21,7 @@ from extender.api.units import (
     parse_memory,
 )
 from webhooks.catalog import Catalog
-from webhooks.kinds.finding import FieldFinding, check_labels, check_name, listed, odd, wrong
+from webhooks.kinds.finding import FieldFinding, check_labels, check_name, listed, meant, odd, wrong
 from webhooks.mutate import USUAL_KIND
 
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
@@ -102,7 +102,8 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
         yield odd(
             "spec.department",
             f"{spec.department!r:.80} does not exist (yet): until it does, the project is treated"
-            " as a member of a department without quota",
+            " as a member of a department without quota"
+            f"{meant(spec.department, known.departments)}",
         )
         return
     yield from _check_within(project, department)
@@ -152,7 +153,8 @@ def _check_pools(pools: Sequence[PoolFigures], known: Catalog) -> Iterator[Field
     if unknown:
         yield odd(
             "spec.nodePools",
-            f"there is no node pool {listed(unknown)} (yet): its quotas have no effect",
+            f"there is no node pool {listed(unknown)} (yet): its quotas have no effect"
+            f"{meant(unknown[0], exist)}",
         )
     for (pool, resource), (bounds, written) in _read_figures(pools).items():
         at = f"spec.nodePools[{pool}].{resource}"
@@ -226,7 +228,8 @@ def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[FieldFindin
     unknown = [each for each in project.spec.default_node_pools if each not in exist]
     if unknown:
         yield odd(
-            "spec.defaultNodePools", f"there is no node pool {listed(unknown)} (yet): skipped"
+            "spec.defaultNodePools",
+            f"there is no node pool {listed(unknown)} (yet): skipped{meant(unknown[0], exist)}",
         )
     stated = {pool.name for pool in project.spec.node_pools}
     bare = [each for each in project.spec.default_node_pools if each not in stated]

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.api.demand import DNS_LABEL
+from extender.api.names import DNS_LABEL
 from extender.api.objects import ObjectMeta, Pod, PodTemplateSpec
 from extender.api.workload import MAX_SUB_GROUPS, SubGroups
 from webhooks.vocabulary import asks_for_gpu

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from extender.api.demand import GROUP_LABELS, first_of
+from extender.api.aliases import GROUP_LABELS, first_of
 from extender.api.objects import ObjectMeta, OwnerReference
 from webhooks.owners.origin import NO_OWNER, Gang, Origin, Owner, gang_of, group_name
 from webhooks.owners.table import BY_KIND, CLAIMING, OwnerClaim, OwnerKind

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from extender.api.demand import PROJECT_LABELS
+from extender.api.aliases import PROJECT_LABELS
 from tests.attacks.attempt import (
     CARRIERS,
     HOME,

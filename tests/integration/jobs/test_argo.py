@@ -26,7 +26,7 @@ from tests.integration.jobs.looks import (
 from tests.support import argo as program
 from tests.support.argo.running import Argo
 
-pytestmark = pytest.mark.skipif(not program.is_built(), reason="no Argo: make argo builds it")
+pytestmark = pytest.mark.skipif(not program.PROGRAMS.has(), reason="no Argo: make argo builds it")
 API = "/apis/argoproj.io/v1alpha1/namespaces/team-a"
 NAME = "nightly"
 LASTING = {"limit": 100, "retryPolicy": "Always"}

@@ -22,7 +22,9 @@ from tests.integration.jobs.looks import (
 from tests.support import jobset
 from tests.support.controllers import SigsController
 
-pytestmark = pytest.mark.skipif(not jobset.is_built(), reason="no JobSet: make jobset builds it")
+pytestmark = pytest.mark.skipif(
+    not jobset.PROGRAMS.has(), reason="no JobSet: make jobset builds it"
+)
 SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team-a/jobsets"
 ROLE = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB = "jobset.sigs.k8s.io/job-index"

@@ -25,7 +25,9 @@ from tests.integration.jobs.looks import (
 from tests.support import kuberay as program
 from tests.support.kuberay.running import KubeRay
 
-pytestmark = pytest.mark.skipif(not program.is_built(), reason="no KubeRay: make kuberay builds it")
+pytestmark = pytest.mark.skipif(
+    not program.PROGRAMS.has(), reason="no KubeRay: make kuberay builds it"
+)
 API = "/apis/ray.io/v1/namespaces/team-a"
 #: More than half of the cards: two of them cannot run at once.
 SIZE = HALF + 1

@@ -26,7 +26,7 @@ from tests.integration.jobs.looks import (
 from tests.support import kubeflow
 from tests.support.kubeflow.running import MpiOperator
 
-pytestmark = pytest.mark.skipif(not kubeflow.is_built(kubeflow.MPI), reason=kubeflow.NOT_BUILT)
+pytestmark = pytest.mark.skipif(not kubeflow.PROGRAMS.has(kubeflow.MPI), reason=kubeflow.NOT_BUILT)
 MPI_JOBS = "/apis/kubeflow.org/v2beta1/namespaces/team-a/mpijobs"
 NAME = "allreduce"
 ROLE = "training.kubeflow.org/job-role"

@@ -40,7 +40,9 @@ from tests.support import kubeflow
 from tests.support.controlplane.handles import apply_kinds
 from tests.support.kubeflow.running import TrainingOperator
 
-pytestmark = pytest.mark.skipif(not kubeflow.is_built(kubeflow.TRAINING), reason=kubeflow.NOT_BUILT)
+pytestmark = pytest.mark.skipif(
+    not kubeflow.PROGRAMS.has(kubeflow.TRAINING), reason=kubeflow.NOT_BUILT
+)
 
 
 @pytest.mark.timeout(300)

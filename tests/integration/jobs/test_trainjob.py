@@ -22,7 +22,7 @@ from tests.support import jobset, kubeflow
 from tests.support.controllers import SigsController
 
 pytestmark = pytest.mark.skipif(
-    not (jobset.is_built() and kubeflow.is_built(kubeflow.TRAINER)),
+    not (jobset.PROGRAMS.has() and kubeflow.PROGRAMS.has(kubeflow.TRAINER)),
     reason="no Kubeflow Trainer: make jobset kubeflow builds it",
 )
 API = "/apis/trainer.kubeflow.org/v1alpha1"

@@ -1,7 +1,9 @@
 """The webhooks as installed: own account, own certificate, the shipped rules."""
 
+import json
 import re
 import ssl
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from extender.api import names
 from tests.conftest import fresh_namespace
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import Api
+from tests.support.controlplane.handles import Api, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.installation import Program
 from tests.support.webhook_config import REGISTRATION, webhooks_in_force
@@ -22,7 +25,7 @@ BASE = Path(__file__).parents[3] / "manifests" / "base"
 CONFIGURATIONS = f"{REGISTRATION}/mutatingwebhookconfigurations"
 VALIDATIONS = f"{REGISTRATION}/validatingwebhookconfigurations"
 PROJECTS = "/apis/ballast.dev/v1alpha1/gpuprojects"
-SEEN_S = 20.0
+SEEN_S = 90.0
 
 
 @dataclass(slots=True)
@@ -41,18 +44,18 @@ class Admission:
         return made
 
     def refusal(self, pod: dict[str, Any]) -> str:
-        """The words with which the pod is refused; AssertionError when it is not."""
+        """The words with which the pod is refused; empty when it is not."""
         try:
             self.create(pod, is_stored=False)
         except ApiRefusedError as error:
             return str(error)
-        raise AssertionError(f"not refused: {pod}")
+        return ""
 
     def n_reviews(self) -> int:
         """How many reviews the webhook answered so far."""
         context = ssl.create_default_context(cafile=str(self.ca))
         url = f"https://{LOOPBACK}:{self.program.port}/metrics"
-        with urllib.request.urlopen(url, context=context, timeout=5) as answer:
+        with urllib.request.urlopen(url, context=context, timeout=60) as answer:
             text = answer.read().decode()
         found = re.findall(r"^ballast_webhook_reviews_total\{.*\} (\S+)$", text, re.MULTILINE)
         return int(sum(map(float, found)))
@@ -74,12 +77,31 @@ def admission(
     program.start()
     admission = Admission(api, program, cert_dir / "ca.crt")
     admin, ca = api.control_plane.admin, admission.ca.read_bytes()
-    admin.post(PROJECTS, _project(api.namespace))
+    admin.post(PROJECTS, project_of(api.namespace))
     try:
         with webhooks_in_force(admin, program.port, ca, api.namespace):
             yield admission
     finally:
         program.kill()
+
+
+@pytest.fixture(scope="module")
+def policies(admission: Admission) -> Iterator[Admission]:
+    """The same with the shipped policies in force, in a namespace that is known as a project's."""
+    api = admission.api
+    api.kubectl("label", "namespace", api.namespace, f"{names.LABEL_MANAGED}=true")
+    api.kubectl("apply", "--server-side", "-k", str(BASE / "policies"))
+    # Only a policy refuses a pod on a node of its author's choice.
+    placed = manifest("placed", {"gpu-fraction": "0.5"}, nodeName="n0")
+    try:
+        wait_for(
+            lambda: "nodeName is preset" in admission.refusal(placed),
+            SEEN_S,
+            "the policies in force",
+        )
+        yield admission
+    finally:
+        api.kubectl("delete", "-k", str(BASE / "policies"))
 
 
 def _program(api: Api, cert_dir: Path) -> Program:
@@ -94,7 +116,7 @@ def _program(api: Api, cert_dir: Path) -> Program:
     return Program("webhooks", argv, port, api.control_plane.logs / "ballast-webhooks.log")
 
 
-def _project(namespace: str) -> dict[str, Any]:
+def project_of(namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": "ballast.dev/v1alpha1",
         "kind": "GpuProject",
@@ -112,3 +134,18 @@ def manifest(name: str, notes: dict[str, str] | None = None, **spec: Any) -> dic
         "metadata": {"name": name, "annotations": notes or {}},
         "spec": {"containers": containers, **spec},
     }
+
+
+def apply_body(admission: Admission, body: dict[str, Any], *, dry: bool = True) -> str:
+    """What kubectl says, warnings included; the API server's words where it refuses."""
+    plane = admission.api.control_plane
+    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "apply", "-f", "-"]
+    done = subprocess.run(
+        [*argv, *(["--dry-run=server"] if dry else [])],
+        input=json.dumps(body),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr

@@ -1,11 +1,12 @@
 """Pods through the real API server, with the webhook as installed."""
 
 import contextlib
+import json
 from typing import Any
 
 import pytest
 
-from extender.api import demand, names
+from extender.api import aliases, demand, names
 from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import wait_for
@@ -154,6 +155,8 @@ def test_changed_pod_made_again_stays_as_it_is(admission: Admission) -> None:
 def test_pod_that_says_nothing_of_gpus_is_not_even_sent(admission: Admission) -> None:
     before = admission.n_reviews()
     pod = admission.create(manifest("plain", {"note": "x"}))
+    assert not _is_sent(admission, manifest("plain"), "jobs")
+    assert not _is_sent(admission, manifest("plain"), "cronjobs")
     assert admission.n_reviews() == before
     assert "labels" not in pod["metadata"]
     assert "schedulingGates" not in pod["spec"]
@@ -177,14 +180,24 @@ def test_pod_of_the_system_is_not_sent(admission: Admission) -> None:
     assert admission.n_reviews() == before
 
 
-def test_every_word_that_we_read_gets_a_pod_sent(admission: Admission) -> None:
-    notes = [*demand.GPU_ANNOTATIONS, *demand.MIN_MEMBER_KEYS[:1], demand.COMPUTE_LIMIT]
+@pytest.mark.parametrize("plural", ["pods", "jobs", "cronjobs"])
+def test_every_word_that_we_read_gets_a_pod_or_its_template_sent(
+    admission: Admission, plural: str
+) -> None:
+    notes = [*demand.GPU_ANNOTATIONS, *aliases.MIN_MEMBER_KEYS[:1], demand.COMPUTE_LIMIT]
     notes += [
-        "sharedgpu/gpu_request",
         "nvidia.com/container.main.gpu-memory.request",
         "GPU-Fraction",
+        "nvidia.com/gpu-fraction",
+        "run.ai/gpu-memory",
     ]
-    labels = [*demand.PROJECT_LABELS, *demand.GROUP_LABELS, *demand.PREEMPTIBILITY_LABELS]
+    labels = [
+        "run.ai/gpu-fraction",
+        "sharedgpu/gpu_request",
+        *aliases.PROJECT_LABELS,
+        *aliases.GROUP_LABELS,
+        *aliases.PREEMPTIBILITY_LABELS,
+    ]
     words = [manifest("word", {key: "0.5"}) for key in notes]
     for key in labels:
         labelled = manifest("word")
@@ -196,19 +209,29 @@ def test_every_word_that_we_read_gets_a_pod_sent(admission: Admission) -> None:
         *foreign,
         "nvidia.com/gpu-10gb",
         "nvidia.com/mig-1g.5gb",
+        "runai/gpu-fraction",
     ):
         asking = manifest("word")
         asking["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
         words.append(asking)
     words.append(manifest("word", schedulerName=names.SCHEDULER_NAME))
-    missed = [word for word in words if not _is_sent(admission, word)]
+    missed = [word for word in words if not _is_sent(admission, word, plural)]
     assert missed == []
 
 
-def _is_sent(admission: Admission, pod: dict[str, Any]) -> bool:
+def _is_sent(admission: Admission, pod: dict[str, Any], plural: str) -> bool:
+    """Whether the API server sends the pod, or an object with this template of it, for review."""
+    path, body = "/api/v1", pod
+    if plural != "pods":
+        path, spec = "/apis/batch/v1", pod["spec"] | {"restartPolicy": "Never"}
+        job = {"spec": {"template": {"metadata": pod["metadata"], "spec": spec}}}
+        body = {"metadata": {"name": "word"}, **job}
+        if plural == "cronjobs":
+            body["spec"] = {"schedule": "@daily", "jobTemplate": job}
     before = admission.n_reviews()
     with contextlib.suppress(ApiRefusedError):
-        admission.create(pod, is_stored=False)
+        url = f"{path}/namespaces/{admission.api.namespace}/{plural}?dryRun=All"
+        admission.api.control_plane.admin.post(url, body)
     return admission.n_reviews() > before
 
 
@@ -219,3 +242,37 @@ def test_dead_webhook_stops_no_pod(admission: Admission) -> None:
     finally:
         admission.program.start()
     assert "schedulingGates" not in pod["spec"]
+
+
+@pytest.fixture
+def owner(admission: Admission) -> list[dict[str, Any]]:
+    """An object that could be the controller of a pod."""
+    api = admission.api
+    api.kubectl("create", "configmap", "owner", "-n", api.namespace)
+    made = api.control_plane.admin.get(f"/api/v1/namespaces/{api.namespace}/configmaps/owner")
+    kind = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": True}
+    return [kind | {"uid": made["metadata"]["uid"]}]
+
+
+def test_only_pods_that_nobody_applies_lack_the_record_of_field_managers(
+    admission: Admission, owner: list[dict[str, Any]]
+) -> None:
+    by_user, by_controller = manifest("by-user", HALF), manifest("by-controller", HALF)
+    by_controller["metadata"]["ownerReferences"] = owner
+    for each in (by_user, by_controller):
+        admission.create(each)
+    applied = by_controller | {"metadata": by_controller["metadata"] | {"name": "applied"}}
+    kubectl, namespace = admission.api.kubectl, admission.api.namespace
+    kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(applied))
+    later = '{"metadata": {"labels": {"later": "yes"}}}'
+    kubectl("patch", "pods", "-n", namespace, "by-user", "by-controller", "applied", "-p", later)
+
+    def managers(name: str) -> set[str]:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        meta = admission.api.control_plane.admin.get(path)["metadata"]
+        assert meta["labels"]["later"] == "yes"
+        return {each["operation"] for each in meta.get("managedFields", ())}
+
+    assert managers("by-controller") == set()
+    assert managers("by-user") == {"Update"}
+    assert managers("applied") == {"Apply", "Update"}

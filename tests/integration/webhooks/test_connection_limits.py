@@ -233,7 +233,7 @@ async def test_caller_with_many_connections_waits_for_more_and_delays_no_other(
     server = await build(USUAL, pacing)
     enough = [await server.connect() for _ in range(2)]
     more = asyncio.create_task(server.connect())
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(CLOSED_S):
         while len(server.connections) < 3:
             await asyncio.sleep(0)
         assert await server.review(of="127.0.0.2") == 200
@@ -247,6 +247,6 @@ async def test_connections_closed_by_their_peer_are_forgotten(build: Build) -> N
     server = await build(QUICK, FAST)
     for _ in range(5):
         assert await server.review() == 200
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(CLOSED_S):
         while len(server.connections):
             await asyncio.sleep(0.01)

@@ -19,8 +19,8 @@ from tests.integration.webhooks.conftest import (
     PROJECTS,
     SEEN_S,
     VALIDATIONS,
-    _project,
     manifest,
+    project_of,
 )
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
@@ -75,7 +75,7 @@ def cluster_without_us(
     for folder in ("rbac", "priority-classes", "policies"):
         api.kubectl("apply", "--server-side", "-k", str(BASE / folder))
     admin, port = control_plane.admin, free_port()
-    admin.post(PROJECTS, _project(api.namespace))
+    admin.post(PROJECTS, project_of(api.namespace))
     control_plane.make_namespace(OTHERS)
     register_webhooks(admin, port, certs.make().ca)
     cluster = Cluster(api, _program(api, port, tmp_path_factory.mktemp("certs")))

@@ -1,16 +1,14 @@
 """A flood of large pods: no GPU pod bypasses the webhook, however busy it is."""
 
-import contextlib
 import statistics
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from extender.api import names
-from tests.integration.webhooks.conftest import BASE, SEEN_S, Admission, manifest
+from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import wait_for
 
@@ -39,28 +37,6 @@ def test_gpu_pod_of_a_project_is_refused_where_it_is_too_large_to_look_at(
 def test_large_gpu_pod_is_changed_like_any_other(admission: Admission) -> None:
     pod = admission.create(large_pod(3), is_stored=False)
     assert pod["spec"]["schedulingGates"] == [{"name": names.GATE}]
-
-
-@pytest.fixture
-def policies(admission: Admission) -> Iterator[None]:
-    """The shipped policies, for a namespace that is known as a project's."""
-    api = admission.api
-    api.kubectl("label", "namespace", api.namespace, f"{names.LABEL_MANAGED}=true")
-    api.kubectl("apply", "--server-side", "-k", str(BASE / "policies"))
-    try:
-        wait_for(lambda: _are_in_force(admission), SEEN_S, "the policies in force")
-        yield
-    finally:
-        api.kubectl("delete", "-k", str(BASE / "policies"))
-
-
-def _are_in_force(admission: Admission) -> bool:
-    """Whether a pod on a node of its author's choice is refused; only a policy does so."""
-    with contextlib.suppress(AssertionError):
-        pod = large_pod(0)
-        pod["spec"]["nodeName"] = "n0"
-        return "nodeName is preset" in admission.refusal(pod)
-    return False
 
 
 @pytest.mark.parametrize("n_values", [3, 11])
@@ -93,4 +69,6 @@ def test_flood_of_large_pods_passes_none_and_keeps_no_other_pod_out(
     assert passed == []
     # The API server waits 3 s for the webhook; on a busy machine some reviews are too late.
     assert n_others > 0
-    assert is_made(manifest("after", {"gpu-fraction": "0.5"}))
+    after = manifest("after", {"gpu-fraction": "0.5"})
+    wait_for(lambda: is_made(after), SEEN_S, "a pod after the flood")
+    assert passed == []

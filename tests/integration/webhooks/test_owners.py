@@ -17,6 +17,7 @@ from extender.api import names
 from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
 from tests.support.controlplane.handles import wait_for
 from tests.support.controlplane.ports import LOOPBACK
+from tests.support.open_kinds import open_definition
 from tests.support.owners import reference
 
 Document = dict[str, Any]
@@ -32,32 +33,15 @@ KINDS = (
 )
 
 
-def definition(group: str, version: str, kind: str) -> Document:
-    """A CRD with objects that may hold anything."""
-    plural = f"{kind.lower()}s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    served = {"name": version, "served": True, "storage": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [served | {"schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-
-
 @pytest.fixture(scope="module")
 def kinds(admission: Admission) -> Iterator[Admission]:
     """The webhooks, in a cluster that has `KINDS`."""
     api = admission.api
-    text = yaml.safe_dump_all(definition(*kind) for kind in KINDS)
+    text = yaml.safe_dump_all(open_definition(*kind, f"{kind[-1].lower()}s") for kind in KINDS)
     api.kubectl("apply", "-f", "-", stdin=text)
-    api.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", "-", stdin=text)
+    api.kubectl(
+        "wait", "--for=condition=Established", f"--timeout={SEEN_S:.0f}s", "-f", "-", stdin=text
+    )
     yield admission
     api.kubectl("delete", "-f", "-", stdin=text)
 
@@ -131,7 +115,7 @@ def n_lookups(admission: Admission) -> float:
     """How many owners the webhook has asked for so far."""
     context = ssl.create_default_context(cafile=str(admission.ca))
     url = f"https://{LOOPBACK}:{admission.program.port}/metrics"
-    with urllib.request.urlopen(url, context=context, timeout=5) as answer:
+    with urllib.request.urlopen(url, context=context, timeout=60) as answer:
         text = answer.read().decode()
     found = re.findall(r"^ballast_webhook_owner_lookups_total\{.*\} (\S+)$", text, re.MULTILINE)
     return sum(map(float, found))

@@ -43,7 +43,7 @@ def train() -> Document:
 
 POD = child(train(), {COMPLETION_INDEX: "0"}).body
 #: All reads of a review.
-WITHIN_S = 1.0
+WITHIN_S = 3.0
 
 
 @pytest_asyncio.fixture

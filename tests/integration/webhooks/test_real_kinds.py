@@ -18,7 +18,7 @@ Document = dict[str, Any]
 CONTAINER = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}
 PODS = {"spec": {"containers": [CONTAINER]}}
 KUBEFLOW = "training.kubeflow.org"
-ESTABLISHED_S = 60.0
+ESTABLISHED_S = 90.0
 
 
 @pytest.fixture(scope="module")

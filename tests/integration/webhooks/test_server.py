@@ -93,7 +93,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 @pytest_asyncio.fixture
 async def impatient(tmp_path: Path) -> AsyncIterator[Running]:
     """A server that soon gives up a body that does not come."""
-    async with serving(tmp_path, body_deadline_s=0.4, large_within_s=0.2) as server:
+    async with serving(tmp_path, body_deadline_s=2.0, large_within_s=1.0) as server:
         yield server
 
 
@@ -249,7 +249,7 @@ async def test_decisions_are_counted(running: Running) -> None:
 async def test_end_of_the_certificate_is_told(running: Running) -> None:
     _, text = await running.get("/metrics")
     (told,) = re.findall(r"^ballast_webhook_certificate_expires_\w+ (\S+)$", text, re.M)
-    assert abs(float(told) - (running.clock.now + certs.LIFETIME).timestamp()) < 2
+    assert abs(float(told) - (running.clock.now + certs.LIFETIME).timestamp()) < 60
 
 
 async def test_client_that_does_not_know_the_ca_is_not_fooled(running: Running) -> None:

@@ -1,13 +1,12 @@
 """Our kinds on the real API server, with the webhook as installed: what kubectl shows."""
 
-import contextlib
 import json
 import subprocess
 from typing import Any
 
 import pytest
 
-from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
+from tests.integration.webhooks.conftest import SEEN_S, Admission, apply_body, manifest
 from tests.support.controlplane.handles import wait_for
 
 Body = dict[str, Any]
@@ -20,21 +19,6 @@ def apply(admission: Admission, kind: str, name: str, spec: Body, *, dry: bool =
     return apply_body(admission, body, dry=dry)
 
 
-def apply_body(admission: Admission, body: Body, *, dry: bool = True) -> str:
-    """The same for an object of any kind."""
-    plane = admission.api.control_plane
-    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "apply", "-f", "-"]
-    done = subprocess.run(
-        [*argv, *(["--dry-run=server"] if dry else [])],
-        input=json.dumps(body),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def queues(admission: Admission) -> Admission:
     """A department with a limit, and a node pool, that the webhook knows."""
@@ -44,9 +28,10 @@ def queues(admission: Admission) -> Admission:
 
     def is_known() -> bool:
         said = apply(admission, "GpuNodePool", "b100", {"nodeSelector": {"gpu": "a100", "x": "y"}})
-        return "would have no node" in said
+        too_much = apply(admission, "GpuProject", "vision", spec(admission, quota=9))
+        return "would have no node" in said and "cannot be reached" in too_much
 
-    wait_for(is_known, SEEN_S, "the node pool in the webhook")
+    wait_for(is_known, SEEN_S, "the department and the node pool in the webhook")
     return admission
 
 
@@ -80,9 +65,7 @@ def test_pod_above_the_limit_of_its_department_is_refused(queues: Admission) -> 
     body["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "16"}}
 
     def is_refused() -> bool:
-        with contextlib.suppress(AssertionError):
-            return "department research may have at most 8" in queues.refusal(body)
-        return False
+        return "department research may have at most 8" in queues.refusal(body)
 
     wait_for(is_refused, SEEN_S, "the project's pools in the webhook")
 
@@ -129,9 +112,6 @@ def test_deletion_of_a_department_in_use_is_warned_of(queues: Admission) -> None
 
 
 def test_author_of_a_deployment_is_told_what_becomes_of_its_pods(admission: Admission) -> None:
-    # The controller keeps this label, and does not run here.
-    managed = "ballast.dev/managed=true"
-    admission.api.kubectl("label", "namespace", admission.api.namespace, managed)
     container = {"name": "main", "image": "example.invalid/none"}
     labels = {"app": "llm"}
     template: Body = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -150,3 +130,27 @@ def test_author_of_a_deployment_is_told_what_becomes_of_its_pods(admission: Admi
     )
     template["metadata"]["annotations"] = {"gpu-fraction": "nonsense"}
     assert "its pods will be refused: InvalidRequest" in apply_body(admission, body)
+
+
+def test_author_of_a_pod_without_a_controller_is_told_what_an_eviction_means(
+    admission: Admission,
+) -> None:
+    body = manifest("alone", {"gpu-fraction": "0.5"})
+    body["metadata"]["namespace"] = admission.api.namespace
+    assert "Warning: this pod may be evicted for other work, and no controller" in apply_body(
+        admission, body
+    )
+
+
+def test_author_of_a_job_without_a_project_reads_what_a_pod_draws(admission: Admission) -> None:
+    namespace = "unlisted"
+    admission.api.control_plane.make_namespace(namespace)
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    container = {"name": "main", "image": "example.invalid/none"} | gpu
+    spec: Body = {"restartPolicy": "Never", "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": spec}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": spec}}}
+    for body in (pod, job):
+        named = body | {"metadata": {"name": "train", "namespace": namespace}}
+        said = apply_body(admission, named)
+        assert f"Warning: Ballast leaves this GPU request alone: namespace {namespace}" in said

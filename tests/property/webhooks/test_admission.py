@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.api import demand, names
+from extender.api import aliases, demand, names
 from extender.api.events import Upserted
 from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, KindSelector, TimeSlicing
 from extender.api.objects import ObjectMeta
@@ -52,7 +52,6 @@ annotation_keys = st.sampled_from(
         names.ANNOTATION_MIN_MEMBER,
         names.ANNOTATION_NODE_POOLS,
         names.ANNOTATION_CARDS,
-        "sharedgpu/gpu_request",
         "nvidia.com/container.main.gpu-memory.request",
         "gpu-memory-limit",
         "other",
@@ -60,10 +59,11 @@ annotation_keys = st.sampled_from(
 )
 label_keys = st.sampled_from(
     [
-        *demand.PROJECT_LABELS,
-        *demand.GROUP_LABELS,
-        *demand.PREEMPTIBILITY_LABELS,
+        *aliases.PROJECT_LABELS,
+        *aliases.GROUP_LABELS,
+        *aliases.PREEMPTIBILITY_LABELS,
         names.LABEL_WORKLOAD_KIND,
+        "sharedgpu/gpu_request",
         "app",
     ]
 )
@@ -114,7 +114,7 @@ def pods(draw: st.DrawFn) -> PodDocument:
 
 
 @given(built=pods())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_applying_twice_is_applying_once(built: PodDocument) -> None:
     if not decision_on(built, INDEX).is_allowed:
         return
@@ -126,7 +126,7 @@ def test_applying_twice_is_applying_once(built: PodDocument) -> None:
 
 
 @given(built=pods())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_refusal_is_a_sentence_and_changes_nothing(built: PodDocument) -> None:
     decision = decision_on(built, INDEX)
     if decision.is_allowed:
@@ -137,7 +137,7 @@ def test_refusal_is_a_sentence_and_changes_nothing(built: PodDocument) -> None:
 
 
 @given(built=pods())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_gated_pod_asks_for_milli_of_our_scheduler(built: PodDocument) -> None:
     if not decision_on(built, INDEX).is_allowed:
         return
@@ -156,7 +156,6 @@ def test_gated_pod_asks_for_milli_of_our_scheduler(built: PodDocument) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
     ).map(lambda tree: json.dumps(tree).encode())
 )
-@settings(deadline=None)
 def test_any_body_is_a_review_or_said_to_be_none(body: bytes) -> None:
     try:
         request = read(body)
@@ -182,7 +181,6 @@ def test_any_body_is_a_review_or_said_to_be_none(body: bytes) -> None:
         ),
     )
 )
-@settings(deadline=None)
 def test_any_object_is_answered(tree: dict[str, Any]) -> None:
     body = review_body({"metadata": {}, **{k: v for k, v in tree.items() if k != "metadata"}})
     document = json.loads(body)

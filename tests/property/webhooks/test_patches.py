@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import jsonpatch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from webhooks.patch import PatchBuilder
@@ -21,7 +21,6 @@ paths = st.lists(keys, min_size=1, max_size=4).map(tuple)
 
 
 @given(document=documents, edits=st.lists(st.tuples(paths, values), max_size=6))
-@settings(deadline=None)
 def test_patch_applied_elsewhere_gives_what_was_built(
     document: dict[str, Any], edits: list[tuple[tuple[str, ...], Any]]
 ) -> None:
@@ -33,7 +32,6 @@ def test_patch_applied_elsewhere_gives_what_was_built(
 
 
 @given(document=documents, path=paths, value=values)
-@settings(deadline=None)
 def test_setting_twice_is_setting_once(
     document: dict[str, Any], path: tuple[str, ...], value: Any
 ) -> None:
@@ -45,7 +43,6 @@ def test_setting_twice_is_setting_once(
 
 
 @given(document=documents, path=paths, value=values)
-@settings(deadline=None)
 def test_appending_twice_is_appending_once(
     document: dict[str, Any], path: tuple[str, ...], value: Any
 ) -> None:

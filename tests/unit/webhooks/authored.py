@@ -37,7 +37,7 @@ def decision_on(document: Document, index: ProjectIndex | None = None, **more: A
     request = {
         "uid": "u",
         "kind": {"group": "batch", "version": version, "kind": document["kind"]},
-        "name": document["metadata"]["name"],
+        "name": document["metadata"].get("name", ""),
         "namespace": "team-a",
         "operation": "CREATE",
         "object": document,

@@ -34,6 +34,21 @@ def test_step_that_an_eviction_fails_is_warned_of(kind: str) -> None:
     assert decision_on(workflow(step(**LASTING), kind=kind)).warnings == ()
 
 
+@pytest.mark.parametrize("where", ["template", "spec"])
+def test_step_that_requests_its_gpus_by_a_patch_is_warned_of(where: str) -> None:
+    limits = 'containers: [{name: main, resources: {limits: {nvidia.com/gpu: "{{inputs.n}}"}}}]'
+    patch = {"podSpecPatch": limits}
+    of_template, of_spec = (patch, {}) if where == "template" else ({}, patch)
+    (warning,) = decision_on(workflow(step(resources={}, **of_template), **of_spec)).warnings
+    assert warning.startswith("an eviction by Ballast fails template train, which has no retry")
+
+
+def test_step_with_a_quantity_that_is_a_float_is_read() -> None:
+    made = workflow(step({"limits": {"nvidia.com/gpu": 1, "cpu": 0.5}}))
+    (warning,) = decision_on(made).warnings
+    assert "which has no retryStrategy" in warning
+
+
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [

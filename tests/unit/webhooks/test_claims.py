@@ -18,6 +18,15 @@ from webhooks.owners.origin import NO_OWNER, Owner
 from webhooks.owners.trace import Asked, Read
 
 GATE = {"name": names.GATE}
+CHANNEL = "compute-domain-default-channel.nvidia.com"
+#: The DeviceClasses that NVIDIA's driver installs, without our label.
+OF_NVIDIA = (
+    "gpu.nvidia.com",
+    "mig.nvidia.com",
+    "vfio.gpu.nvidia.com",
+    CHANNEL,
+    "compute-domain-daemon.nvidia.com",
+)
 
 
 def request(device_class: str = "cards", **exactly: Any) -> dict[str, Any]:
@@ -42,8 +51,9 @@ def reader(
         (CLASS.kind, "cards"): {"metadata": _labelled("gpu.example.com")},
         (CLASS.kind, "nics"): {"metadata": _labelled("none")},
         (CLASS.kind, "unknown"): {"metadata": {"name": "unknown"}},
-        (CLASS.kind, "gpu.nvidia.com"): {"metadata": {"name": "gpu.nvidia.com"}},
     }
+    for name in OF_NVIDIA:
+        known[CLASS.kind, name] = {"metadata": {"name": name}}
     for name, spec in (templates or {}).items():
         known[TEMPLATE.kind, name] = {"metadata": {"name": name}, "spec": {"spec": spec}}
     for name, body in (direct or {}).items():
@@ -148,6 +158,11 @@ def test_claim_for_devices_that_are_no_cards_leaves_the_pod_as_it_is() -> None:
     assert "schedulingGates" not in after["spec"]
 
 
+def test_whole_cards_beside_a_channel_of_their_compute_domain_are_whole_cards() -> None:
+    built = claiming("channel").asking("nvidia.com/gpu", "4")
+    assert milli(stored(built, reader({"channel": claims(request(CHANNEL))}))) == "4000"
+
+
 def test_share_of_a_card_beside_a_claim_for_another_device_is_a_share() -> None:
     built = claiming("nic").noted({names.ANNOTATION_FRACTION: "0.5"})
     assert milli(stored(built, reader({"nic": claims(request("nics"))}))) == "500"
@@ -169,6 +184,8 @@ REFUSED = {
         request("unknown"),
         "an administrator must label it ballast.dev/cards-of",
     ),
+    "MIG instances": (request("mig.nvidia.com"), "the resource nvidia.com/mig-1g.10gb"),
+    "cards of virtual machines": (request("vfio.gpu.nvidia.com"), "does not support"),
     "no class": (request("absent"), "there is no DeviceClass absent"),
 }
 
@@ -217,6 +234,13 @@ def test_claim_that_another_pod_uses_is_refused() -> None:
     said = refusal(claiming(direct="shared"), reader(direct={"shared": body}))
     assert "in use by first" in said
     assert "ResourceClaimTemplate" in said
+
+
+def test_claim_without_cards_may_be_used_by_several_pods() -> None:
+    users = [{"resource": "pods", "name": "first", "uid": "u"}]
+    body = {"spec": claims(request("nics")), "status": {"reservedFor": users}}
+    built = claiming(direct="shared").asking("nvidia.com/gpu", "1")
+    assert milli(stored(built, reader(direct={"shared": body}))) == "1000"
 
 
 def test_cards_asked_for_in_two_ways_are_refused() -> None:

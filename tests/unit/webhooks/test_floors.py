@@ -91,7 +91,7 @@ def test_a_pod_that_nothing_made_is_told_that_its_floor_has_no_effect() -> None:
 def test_the_author_of_a_template_is_not_warned_of_its_floor() -> None:
     read = read_pod(request_for(replica()))
     assert not isinstance(read, Decision)
-    assert foresee(read, usual_index()) == []
+    assert foresee(read, {}, usual_index()) == []
 
 
 @pytest.mark.parametrize("floor", ["0", "-1", "1.5", "two", "01"])

@@ -1,13 +1,19 @@
 """Warnings about the pods that an object's templates make."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from extender.api import names
-from tests.support.admission import Document
-from tests.unit.webhooks.authored import app, decision_on, job, template
+from extender.api.queue_kinds import KindSelector
+from tests.support.admission import Document, index_of, pod, project, refusal
+from tests.support.admission import decision_on as decision_on_pod
+from tests.unit.webhooks.authored import app, decision_on, job, ray_job, template
+from tests.unit.webhooks.test_argo import step, workflow
+from webhooks.forbidden import NETWORK_CARDS
+from webhooks.projects import ProjectIndex
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
@@ -84,6 +90,7 @@ PATHS: dict[str, tuple[str | int, ...]] = {
     "PyTorchJob": ("pytorchReplicaSpecs", "Worker", "template"),
     "RayCluster": ("workerGroupSpecs", 0, "template"),
     "RayJob": ("rayClusterSpec", "workerGroupSpecs", 0, "template"),
+    "RayService": ("rayClusterConfig", "workerGroupSpecs", 0, "template"),
     "ScaledJob": ("jobTargetRef", "template"),
 }
 
@@ -120,7 +127,7 @@ def test_word_that_is_misspelt_is_reported_when_it_is_new() -> None:
     assert decision_on(after, operation="UPDATE", oldObject=after).warnings == ()
 
 
-@pytest.mark.parametrize("kind", ["LeaderWorkerSet", "RayCluster"])
+@pytest.mark.parametrize("kind", ["LeaderWorkerSet", "RayCluster", "RayService"])
 def test_author_is_told_that_the_pods_of_any_kind_will_be_refused(kind: str) -> None:
     made = in_document(kind, *PATHS[kind])
     found = made["spec"]
@@ -129,6 +136,65 @@ def test_author_is_told_that_the_pods_of_any_kind_will_be_refused(kind: str) -> 
     found["metadata"] = {"annotations": {"gpu-fraction": "50%"}}
     (warning,) = decision_on(made).warnings
     assert warning.startswith("its pods will be refused: ")
+
+
+@pytest.mark.parametrize(
+    ("what", "key"),
+    [
+        ("annotation", "kai.scheduler/topology-required-placement"),
+        ("annotation", "kueue.x-k8s.io/podset-preferred-topology"),
+        ("annotation", "pod-group.scheduling.sigs.k8s.io/min-available"),
+        ("label", "scheduling.x-k8s.io/pod-group"),
+        ("label", "kai.scheduler/preemptibility"),
+    ],
+)
+def test_word_of_another_scheduler_that_is_not_on_the_pod_template_is_reported(
+    what: str, key: str
+) -> None:
+    made = job()
+    made["metadata"][f"{what}s"] = {key: "x"}
+    (warning,) = decision_on(made).warnings
+    assert warning.startswith(f"{what} {key} has no effect on a Job")
+    made["spec"]["template"]["metadata"][f"{what}s"] = {key: "preemptible"}
+    assert "has no effect on a Job" not in str(decision_on(made).warnings)
+
+
+def test_project_of_another_scheduler_may_be_named_on_the_job_alone() -> None:
+    made = job()
+    made["metadata"]["labels"] = {"runai/queue": "vision", "kai.scheduler/queue": "vision"}
+    assert decision_on(made).warnings == ()
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("RayCluster", True), ("RayService", False)])
+def test_pods_of_a_ray_service_are_judged_as_inference(kind: str, is_told: bool) -> None:
+    made = in_document(kind, *PATHS[kind])
+    found = made["spec"]
+    for key in PATHS[kind]:
+        found = found[key]
+    found["metadata"] = {"annotations": {"gpu-fraction": "0.5"}}
+    found["spec"]["nodeSelector"] = {"tier": "serving"}
+    of_training = KindSelector(workload_kind="training", match_labels={"tier": "batch"})
+    index = index_of(project("vision", "team-a", node_affinity=[of_training]))
+    told = decision_on(made, index).warnings
+    assert any("will be refused" in each for each in told) is is_told
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"])
+@pytest.mark.parametrize("make", [job, app])
+def test_author_is_told_of_a_resource_that_no_pod_of_a_project_may_request(
+    make: Callable[..., Document], resource: str
+) -> None:
+    made = make(resources={"limits": {resource: "1"}})
+    (warning,) = decision_on(made).warnings
+    assert warning.startswith(f"its pods will be refused: {resource} is not a resource that")
+    assert decision_on(made, index_of(project("vision", "team-b"))).warnings == ()
+    assert decision_on(make(resources={"limits": {resource: "0"}})).warnings == ()
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpumem", *NETWORK_CARDS, "rdma/shared_device"])
+def test_resource_that_is_translated_or_no_gpu_is_not_reported(resource: str) -> None:
+    made = job(resources={"limits": {resource: "9000"}})
+    assert "will be refused" not in str(decision_on(made).warnings)
 
 
 def test_word_that_is_added_to_an_app_instead_of_its_template_is_reported_once() -> None:
@@ -166,8 +232,70 @@ def test_author_is_told_of_cards_by_environment(
     assert all("container loud sets NVIDIA_VISIBLE_DEVICES" in each for each in warned)
 
 
+SHARES = (
+    {"annotations": {"gpu-memory": "4096"}},
+    {"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}},
+    {"resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}}},
+)
+
+
+@pytest.mark.parametrize("share", SHARES, ids=["annotation", "MIG", "HAMi"])
+def test_author_is_told_what_a_pod_with_a_share_may_not_have(share: Document) -> None:
+    made = app(resources=share.get("resources", {}))
+    template = made["spec"]["template"]
+    template["metadata"]["annotations"] = share.get("annotations", {})
+    template["spec"]["volumes"] = [{"name": "data", "hostPath": {"path": "/data"}}]
+    assert any("volume data is a hostPath" in each for each in decision_on(made).warnings)
+
+
 def test_author_is_not_told_that_a_minimum_has_no_effect_where_the_owner_names_the_group() -> None:
     made = job(completionMode="Indexed", parallelism=4, completions=4)
     notes = {names.ANNOTATION_MIN_MEMBER: "1"}
     made["spec"]["template"]["metadata"]["annotations"] = notes
     assert decision_on(made).warnings == ()
+
+
+UNLISTED = index_of()
+HALF = {"gpu-fraction": "0.5"}
+
+
+@pytest.mark.parametrize("made", [job(), app(), app("StatefulSet"), ray_job(), workflow(step())])
+def test_author_of_a_template_without_a_project_reads_what_a_pod_draws(made: Document) -> None:
+    bare = pod("x", namespace="team-a").asking("nvidia.com/gpu", "1")
+    decision = decision_on(made, UNLISTED)
+    assert decision.ops == ()
+    assert decision.warnings == decision_on_pod(bare, UNLISTED).warnings != ()
+
+
+def test_author_of_a_template_without_a_project_is_told_that_its_pods_will_be_refused() -> None:
+    made = job(resources={})
+    made["spec"]["template"]["metadata"]["annotations"] = HALF
+    (warning,) = decision_on(made, UNLISTED).warnings
+    assert warning == f"its pods will be refused: {refusal(pod('train').noted(HALF), UNLISTED)}"
+
+
+def test_rules_of_projects_are_not_for_templates_without_a_project() -> None:
+    made = job("OnFailure", activeDeadlineSeconds=60)
+    assert decision_on(made, UNLISTED).warnings == decision_on(job(), UNLISTED).warnings
+    assert decision_on(job(resources={}), UNLISTED).warnings == ()
+
+
+def test_update_without_a_project_is_looked_at_where_the_template_changes() -> None:
+    before, after = app(resources={}), app()
+    changed = decision_on(after, UNLISTED, operation="UPDATE", oldObject=before)
+    assert "belongs to no project" in changed.warnings[0]
+    assert decision_on(after, UNLISTED, operation="UPDATE", oldObject=after).warnings == ()
+
+
+@pytest.mark.parametrize("index", [None, UNLISTED], ids=["project", "no project"])
+def test_job_whose_name_is_generated_is_named_by_its_prefix(index: ProjectIndex | None) -> None:
+    made = job(resources={})
+    made["metadata"] = {"generateName": "train-", "namespace": "team-a"}
+    made["spec"]["template"]["metadata"]["annotations"] = {"gpu-fraction": "x"}
+    (warning,) = decision_on(made, index).warnings
+    assert "team-a/train-: " in warning
+
+
+def test_annotation_that_a_template_requests_as_a_resource_is_reported() -> None:
+    (warning,) = decision_on(job(resources={"limits": {"nvidia.com/gpu-fraction": "1"}})).warnings
+    assert "resource nvidia.com/gpu-fraction is not read; did you mean the annotation" in warning

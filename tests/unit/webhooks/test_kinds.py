@@ -224,6 +224,16 @@ ODD: dict[str, tuple[str, Body, str]] = {
         VISION | {"nodePools": [gpu("h200", quota=1)]},
         "there is no node pool h200 (yet)",
     ),
+    "a misspelt department": (
+        "GpuProject",
+        VISION | {"department": "reserch"},
+        "without quota; did you mean research?",
+    ),
+    "a misspelt node pool": (
+        "GpuProject",
+        VISION | {"nodePools": [gpu("a1000", quota=1)]},
+        "have no effect; did you mean a100?",
+    ),
     "no namespace": ("GpuProject", VISION | {"namespaces": []}, "no pod can belong to the project"),
     "a limit of nothing": (
         "GpuProject",
@@ -351,23 +361,6 @@ def test_order_of_applying_never_matters() -> None:
         ("GpuPodGroup", {"project": "vision", "nodePools": ["a100"]}, "g"),
     ):
         assert decision(kind, spec, nothing, name=name).is_allowed
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "words"),
-    [
-        ("GpuDepartment", "research", "speech, vision belong"),
-        ("GpuNodePool", "a100", "have figures in"),
-    ],
-)
-def test_deletion_of_what_is_in_use_is_warned_of(kind: str, name: str, words: str) -> None:
-    index = known(
-        GpuProject_speech={"department": "research", "nodePools": [gpu("a100")]},
-        GpuProject_vision={"department": "research"},
-    )
-    found = decision(kind, {}, index, name=name, before={}, operation="DELETE")
-    assert found.is_allowed
-    assert words in found.warnings[0]
 
 
 def test_successor_of_the_same_name_stays_when_its_forerunner_goes() -> None:

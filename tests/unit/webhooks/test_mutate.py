@@ -168,6 +168,30 @@ def test_gpu_pod_tolerates_the_taint_of_gpu_nodes(built: PodDocument) -> None:
     assert stored(built)["spec"]["tolerations"] == [stated, gpu_nodes]
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"operator": "Exists"},
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+    ],
+)
+def test_tolerations_that_cover_the_taint_stay_as_they_are(stated: dict[str, str]) -> None:
+    after = stored(pod().noted(HALF).with_spec(tolerations=[stated]))
+    assert after["spec"]["tolerations"] == [stated]
+
+
+@pytest.mark.parametrize(
+    "more", [{"value": "present"}, {"effect": "NoExecute", "operator": "Exists"}]
+)
+def test_toleration_of_one_value_or_another_effect_does_not_cover_the_taint(
+    more: dict[str, str],
+) -> None:
+    stated = {"key": "nvidia.com/gpu"} | more
+    after = stored(pod().noted(HALF).with_spec(tolerations=[stated]))
+    assert len(after["spec"]["tolerations"]) == 2
+
+
 def test_named_class_is_kept_with_its_number() -> None:
     after = stored(pod().noted(HALF).with_spec(priorityClassName="ballast-build", priority=100))
     assert (after["spec"]["priorityClassName"], after["spec"]["priority"]) == ("ballast-build", 100)
@@ -290,6 +314,10 @@ def test_both_names_of_a_word_have_to_agree() -> None:
     ("notes", "words"),
     [
         ({"gpu-memory": "8Gi"}, 'the unit is MiB: for 8 GiB write "8192"'),
+        ({"gpu-memory": "10Gi"}, 'the unit is MiB: for 10 GiB write "10240"'),
+        ({"gpu-memory": "2.5Gi"}, 'the unit is MiB: for 2560 MiB write "2560"'),
+        ({"gpu-memory": "ten"}, 'the unit is MiB: for 8 GiB write "8192"'),
+        ({"gpu-memory": "0"}, 'the unit is MiB: for 8 GiB write "8192"'),
         (HALF | {names.ANNOTATION_CHECKPOINT: "30m"}, 'for 30 minutes write "1800"'),
         ({"gpu-fraction": "1"}, "a whole GPU is the resource nvidia.com/gpu: 1"),
     ],
@@ -307,62 +335,6 @@ def test_refusal_of_other_words_tells_what_is_accepted() -> None:
     assert 'such as "a100,default"' in refusal(pod().noted(HALF | pools))
     named = pod().noted(HALF).labelled({names.LABEL_SUB_GROUP: "Bad_Name"})
     assert "ballast.dev/sub-group: 'Bad_Name' is not a name" in refusal(named)
-
-
-def test_words_that_only_programs_write_are_not_suggested() -> None:
-    (warning,) = decision_on(pod().noted({"ballast.dev/cost-centre": "60"})).warnings
-    assert names.ANNOTATION_HOLD in warning
-    assert names.ANNOTATION_PLAN not in warning
-
-
-def test_memory_that_was_meant_in_gib_is_warned_of() -> None:
-    (warning,) = decision_on(pod().noted({"gpu-memory": "8"})).warnings
-    assert warning == 'gpu-memory: 8 means 8 MiB: for 8 GiB write "8192"'
-    assert decision_on(pod().noted({"gpu-memory": "8192"})).warnings == ()
-
-
-def test_node_pool_that_is_not_there_is_warned_of() -> None:
-    (warning,) = decision_on(pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "h900"})).warnings
-    assert warning.startswith("node pool h900 does not exist (yet)")
-    listed = HALF | {names.ANNOTATION_NODE_POOLS: names.DEFAULT_POOL}
-    assert decision_on(pod().noted(listed)).warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("notes", "labels", "words"),
-    [
-        ({"gpu-fractoin": "0.5"}, {}, "did you mean the annotation gpu-fraction?"),
-        ({"gpu_memory": "8192"}, {}, "did you mean the annotation gpu-memory?"),
-        ({}, {"gpu-fraction": "0.5"}, "Ballast reads gpu-fraction as an annotation"),
-        ({"ballast.dev/project": "vision"}, {}, "as a label"),
-        ({"ballast.dev/cost-centre": "60"}, {}, "is not read; Ballast reads"),
-        ({"GPU-Fraction": "0.5"}, {}, "did you mean the annotation gpu-fraction?"),
-        ({"gpu-mem": "8192"}, {}, "did you mean the annotation gpu-memory?"),
-        ({}, {"workload-kind": "interactive"}, "mean the label ballast.dev/workload-kind?"),
-        ({"min-member": "4"}, {}, "did you mean the annotation ballast.dev/min-member?"),
-        ({"gpu-memory-limit": "8192"}, {}, "has no effect: the pod requests no GPU"),
-        ({"gpu-compute-request": "0.25"}, {}, "has no effect: the pod requests no GPU"),
-        ({"ballast.dev/gpufraction": "0.5"}, {}, "mean the annotation ballast.dev/gpu-fraction?"),
-        ({}, {"ballast.dev/podgroup": "a"}, "did you mean the label ballast.dev/pod-group?"),
-    ],
-)
-@pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
-def test_word_that_is_nearly_ours_is_warned_of(
-    notes: dict[str, str], labels: dict[str, str], words: str, namespace: str
-) -> None:
-    found = decision_on(pod(namespace=namespace).noted(notes).labelled(labels))
-    assert (found.is_allowed, found.ops) == (True, ())
-    assert words in " ".join(found.warnings)
-
-
-@pytest.mark.parametrize("key", ["gpu", "gpu-type", "gpu-count", "gpu.intel.com/i915", "gpu-model"])
-def test_word_of_others_that_begins_like_ours_is_nobodys_mistake(key: str) -> None:
-    assert decision_on(pod().noted({key: "x"}).labelled({key: "x"})).warnings == ()
-
-
-def test_min_member_without_a_group_is_warned_of() -> None:
-    (warning,) = decision_on(pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "4"})).warnings
-    assert "no effect without ballast.dev/pod-group" in warning
 
 
 def test_namespace_is_the_requests_where_the_object_has_none() -> None:

@@ -76,11 +76,12 @@ def test_nodes_of_another_type_are_refused_with_the_right_one() -> None:
     ("project", "department", "built", "words"),
     [
         (limited(limit=4), {}, pod().asking("nvidia.com/gpu", "8"),
-         "asks for gpu: 8, but project vision may have at most 4 in node pool default"),
-        (limited(limit="0.25"), {}, pod().noted(HALF), "asks for gpu: 0.5"),
+         "asks for 8 GPUs, but project vision may have at most 4 in node pool default; ask for at"
+         " most that, such as nvidia.com/gpu: 4"),
+        (limited(limit="0.25"), {}, pod().noted(HALF), "such as gpu-fraction: \"0.25\""),
         (limited(limit=4), limited(limit=2), pod().asking("nvidia.com/gpu", "3"),
          "department research may have at most 2"),
-        (limited(limit=1), {}, pod().asking("nvidia.com/mig-2g.10gb", "1"), "asks for gpu: 2"),
+        (limited(limit=1), {}, pod().asking("nvidia.com/mig-2g.10gb", "1"), "asks for 2 GPUs"),
         ({"nodePools": [{"name": "default", "memory": {"limit": "8Gi"}}]}, {},
          pod().noted(HALF).asking("memory", "9Gi"), "asks for memory: 9216Mi"),
     ],
@@ -138,10 +139,15 @@ def test_compute_follows_the_mode_of_the_pool(
 def test_share_of_time_in_a_pool_that_does_not_divide_it_is_warned_of(
     pools: Body, n_warnings: int
 ) -> None:
-    built = pod().noted(HALF | {"gpu-compute-limit": "0.75"})
+    built = pod().noted(HALF | {"gpu-compute-limit": "0.75"}).owned_by("Job")
     warned = decision_on(built, index({}, **pools)).warnings
     assert len(warned) == n_warnings
     assert all("gpu-compute-limit has no effect in node pool default" in each for each in warned)
+
+
+def test_node_pool_without_any_gpu_for_the_project_is_refused_with_the_way_out() -> None:
+    said = refusal(pod().noted(HALF), index(limited(limit=0)))
+    assert said.endswith("; use another node pool (annotation ballast.dev/node-pools)")
 
 
 def test_memory_limit_without_a_unit_is_shown_in_bytes() -> None:
@@ -214,7 +220,8 @@ def test_only_the_daemon_set_controller_makes_pods_of_daemon_sets(
 
 @pytest.mark.parametrize("key", ["gpu-fraction-limit", "gpu-memory-limit", "mps"])
 def test_words_that_we_do_not_follow_are_warned_of(key: str) -> None:
-    (warning,) = decision_on(pod().noted(HALF | {key: "1"}), index({})).warnings
+    built = pod().noted(HALF | {key: "1"}).owned_by("Job")
+    (warning,) = decision_on(built, index({})).warnings
     assert warning.startswith(f"{key} has no effect")
 
 
@@ -225,7 +232,7 @@ EIGHT = {"gpu-memory": "8192"}
     ("notes", "why"),
     [
         ({"gpu-memory-limit": "4096"}, "gpu-memory-limit is 4096 MiB, below gpu-memory, 8192"),
-        ({"gpu-memory-limit": "16Gi"}, 'gpu-memory-limit: .*for 8 GiB write "8192"'),
+        ({"gpu-memory-limit": "16Gi"}, 'gpu-memory-limit: .*for 16 GiB write "16384"'),
         ({"gpu-memory-limit": "9000", "ballast.dev/gpu-memory-limit": "9001"}, "differ"),
     ],
 )
@@ -244,7 +251,7 @@ LENDING: Body = {"memoryLending": "Enabled"}
 def test_a_memory_limit_is_warned_of_where_a_pool_lends_no_memory(
     key: str, pools: dict[str, Body], silent: str
 ) -> None:
-    built = pod().noted(EIGHT | {key: "16384"})
+    built = pod().noted(EIGHT | {key: "16384"}).owned_by("Job")
     warnings = decision_on(built, index({}, **pools)).warnings
     assert [f"node pool {silent}, which lends no memory" in each for each in warnings] == (
         [True] if silent else []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.api import demand, names
+from extender.api import aliases, names
 from extender.api.events import Upserted
 from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
@@ -68,10 +68,10 @@ def test_project_labels_that_differ_are_refused() -> None:
 @pytest.mark.parametrize(
     "aliases",
     [
-        demand.GROUP_LABELS,
-        demand.PREEMPTIBILITY_LABELS,
-        demand.SUB_GROUP_LABELS,
-        demand.USER_LABELS,
+        aliases.GROUP_LABELS,
+        aliases.PREEMPTIBILITY_LABELS,
+        aliases.SUB_GROUP_LABELS,
+        aliases.USER_LABELS,
     ],
 )
 def test_two_names_of_a_label_that_differ_are_refused(aliases: tuple[str, ...]) -> None:
@@ -83,7 +83,7 @@ def test_two_names_of_a_label_that_differ_are_refused(aliases: tuple[str, ...]) 
 
 @pytest.mark.parametrize(
     "aliases",
-    [demand.TOPOLOGY_KEYS, demand.TOPOLOGY_REQUIRED_KEYS, demand.TOPOLOGY_PREFERRED_KEYS],
+    [aliases.TOPOLOGY_KEYS, aliases.TOPOLOGY_REQUIRED_KEYS, aliases.TOPOLOGY_PREFERRED_KEYS],
 )
 def test_two_names_of_a_topology_that_differ_are_refused(aliases: tuple[str, ...]) -> None:
     notes = HALF | dict(zip(aliases, ("rack", "zone"), strict=False))

@@ -7,7 +7,7 @@ import jsonpatch
 import pytest
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS
+from extender.api.aliases import GROUP_LABELS, MIN_MEMBER_KEYS
 from tests.support.admission import PodDocument, index_of, pod, project, request_for, usual_index
 from tests.support.owners import child, meta_of, unread
 from webhooks.mutate import decide, read_pod, wants_origin

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS
+from extender.api.aliases import GROUP_LABELS, MIN_MEMBER_KEYS
 from extender.api.workload import read_min_member, read_sub_groups
 from tests.support.admission import PodDocument, request_for, usual_index
 from tests.support.owners import NAMESPACE, meta_of
@@ -152,7 +152,7 @@ def traced(pod: PodDocument, owner: dict[str, Any]) -> Origin:
     return asyncio.run(trace(meta_of(pod), OwnerReader(get).read))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(made_pods(), owners)
 def test_any_owner_is_answered_and_applied_once(pod: PodDocument, owner: dict[str, Any]) -> None:
     origin = traced(pod, owner)
@@ -168,7 +168,7 @@ def test_any_owner_is_answered_and_applied_once(pod: PodDocument, owner: dict[st
     assert decide(request_for(pod), INDEX, traced(pod, owner)).ops == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(made_pods(), owners, owners)
 def test_name_of_the_group_does_not_depend_on_what_was_read(
     pod: PodDocument, first: dict[str, Any], second: dict[str, Any]

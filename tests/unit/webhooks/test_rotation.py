@@ -119,7 +119,7 @@ def test_secret_without_a_whole_chain_is_made_anew(fresh: Chain, broken: dict[st
     assert rotation.from_data(data) is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12))
 def test_whatever_is_served_was_trusted_a_step_before(days: list[int]) -> None:
     """Callers that have the bundle of any earlier step trust the leaf, unless it had expired."""

@@ -89,18 +89,6 @@ def test_share_goes_to_the_container_that_asked() -> None:
 @pytest.mark.parametrize(
     ("notes", "expected"),
     [
-        (
-            {
-                "sharedgpu/gpu_request": "0.5",
-                "sharedgpu/gpu_limit": "1.0",
-                "sharedgpu/gpu_mem": "1073741824",
-            },
-            {"gpu-memory": "1024", LIMIT: "1", REQUEST: "0.5"},
-        ),
-        (
-            {"sharedgpu/gpu_request": "0.25", "sharedgpu/gpu_limit": "0.5"},
-            {"gpu-fraction": "0.25", LIMIT: "0.5"},
-        ),
         ({"nvidia.com/container.main.gpu-memory.request": "8Gi"}, {"gpu-memory": "8192"}),
         (
             {
@@ -122,6 +110,52 @@ def test_share_goes_to_the_container_that_asked() -> None:
 def test_annotations_of_other_schedulers_are_translated(notes: Notes, expected: Notes) -> None:
     told = stored(pod().noted(notes))["metadata"]["annotations"]
     assert {key: told[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (
+            {
+                "sharedgpu/gpu_request": "0.5",
+                "sharedgpu/gpu_limit": "1.0",
+                "sharedgpu/gpu_mem": "1073741824",
+                "sharedgpu/priority": "50",
+            },
+            {"gpu-memory": "1024", LIMIT: "1", REQUEST: "0.5"},
+        ),
+        (
+            {"sharedgpu/gpu_request": "0.25", "sharedgpu/gpu_limit": "0.5"},
+            {"gpu-fraction": "0.25", LIMIT: "0.5"},
+        ),
+    ],
+)
+def test_labels_of_kubeshare_are_translated(labels: Notes, expected: Notes) -> None:
+    told = stored(pod().labelled(labels))["metadata"]["annotations"]
+    assert {key: told[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("count", ["1", "2.0", "4"])
+def test_whole_number_of_kubeshare_is_so_many_whole_cards(count: str) -> None:
+    built = pod().labelled({"sharedgpu/gpu_request": count, "sharedgpu/gpu_limit": count})
+    limits = stored(built)["spec"]["containers"][0]["resources"]["limits"]
+    assert limits[names.NVIDIA_GPU] == count.removesuffix(".0")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"sharedgpu/priority": "50", "sharedgpu/group_name": "a"},
+        {"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "0.0"},
+    ],
+)
+def test_pod_of_kubeshare_without_a_gpu_is_left_alone(labels: Notes) -> None:
+    assert decision_on(pod().labelled(labels)).ops == decision_on(pod()).ops == ()
+
+
+def test_what_kubeshare_writes_on_a_bound_pod_is_no_request() -> None:
+    bound = {"sharedgpu/gpu_mem": "1073741824", "sharedgpu/gpu_uuid": "GPU-1"}
+    assert decision_on(pod().noted(bound)).ops == ()
 
 
 REFUSED: dict[str, tuple[PodDocument, str]] = {
@@ -152,7 +186,7 @@ REFUSED: dict[str, tuple[PodDocument, str]] = {
     "compute of a whole card": (asking({"nvidia.com/gpucores": "30"}), "share its memory too"),
     "ours beside it": (
         asking({"nvidia.com/gpumem": "1"}).noted({"gpu-memory": "2"}),
-        "is not what its other",
+        "contradicts nvidia.com/gpumem",
     ),
     "another's beside it": (
         asking({"nvidia.com/gpumem": "1"}).noted({"gpu-fraction": "0.5"}),
@@ -160,7 +194,7 @@ REFUSED: dict[str, tuple[PodDocument, str]] = {
     ),
     "no container of the name": (
         pod().noted({"nvidia.com/container.x.gpu-memory.request": "1Gi"}),
-        "none of its containers",
+        "has no such container",
     ),
     "a word that nobody knows": (
         pod().noted({"nvidia.com/container.main.gpu-memory": "1Gi"}),
@@ -184,7 +218,11 @@ REFUSED: dict[str, tuple[PodDocument, str]] = {
         ),
         "is below",
     ),
-    "no number": (pod().noted({"sharedgpu/gpu_request": "nan"}), "is not a share"),
+    "no number": (pod().labelled({"sharedgpu/gpu_request": "nan"}), "is not a share"),
+    "one card and a half": (
+        pod().labelled({"sharedgpu/gpu_request": "1.5"}),
+        "sharedgpu/gpu_request: '1.5'",
+    ),
 }
 
 
@@ -203,7 +241,7 @@ def test_telling_twice_is_telling_once(asked: dict[str, str]) -> None:
 
 
 def test_author_reads_how_the_request_was_understood() -> None:
-    (warning,) = decision_on(asking({"nvidia.com/gpumem": "3000"})).warnings
+    (warning,) = decision_on(asking({"nvidia.com/gpumem": "3000"}).owned_by("Job")).warnings
     assert warning == "Ballast reads this pod's GPU request as gpu-memory: 3000"
 
 
