@@ -146,6 +146,22 @@ class _Commands(click.Group):
                 formatter.write_dl(rows)
 
 
+_kubeconfig = click.option(
+    "--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account."
+)
+_metrics_listen = functools.partial(
+    click.option,
+    "--metrics-listen",
+    show_default=True,
+    help="Address for metrics and probes.",
+)
+#: Options of a program of which one replica at a time acts.
+_lease_namespace = click.option(
+    "--namespace", default="ballast-system", show_default=True, help="Namespace of the Lease."
+)
+_identity_option = click.option(
+    "--identity", default="", help="Default: host name and a random end."
+)
 #: An option that takes a time above 0.
 _seconds = functools.partial(
     click.option, type=click.FloatRange(min=0, min_open=True), show_default=True
@@ -173,7 +189,7 @@ def main() -> None:
 @click.option(
     "--listen", default="127.0.0.1:8888", show_default=True, help="Address of the extender's verbs."
 )
-@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
+@_kubeconfig
 @click.option("--tls-cert", default="", help="Certificate file; needed off loopback.")
 @click.option("--tls-key", default="", help="The certificate's key file.")
 @click.option("--client-ca", default="", help="CA file of the clients that may call the verbs.")
@@ -188,17 +204,10 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 
 
 @main.command(hidden=True)
-@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
-@click.option(
-    "--namespace", default="ballast-system", show_default=True, help="Namespace of the Lease."
-)
-@click.option("--identity", default="", help="Default: host name and a random end.")
-@click.option(
-    "--metrics-listen",
-    default="127.0.0.1:8889",
-    show_default=True,
-    help="Address for metrics and probes.",
-)
+@_kubeconfig
+@_lease_namespace
+@_identity_option
+@_metrics_listen(default="127.0.0.1:8889")
 @_lease_duration
 @_seconds(
     "--bind-timeout",
@@ -231,13 +240,8 @@ def control(identity: str, metrics_listen: str, **given: Any) -> None:
 
 @main.command(hidden=True)
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="For kube-apiserver.")
-@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
-@click.option(
-    "--metrics-listen",
-    default="127.0.0.1:8890",
-    show_default=True,
-    help="Address for metrics and probes.",
-)
+@_kubeconfig
+@_metrics_listen(default="127.0.0.1:8890")
 def view(**given: Any) -> None:
     """Answer why work waits and what would happen if, as an aggregated API."""
     from extender.view.program import ViewOptions, run  # noqa: PLC0415
@@ -246,17 +250,10 @@ def view(**given: Any) -> None:
 
 
 @main.command(hidden=True)
-@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
-@click.option(
-    "--namespace", default="ballast-system", show_default=True, help="Namespace of the Lease."
-)
-@click.option("--identity", default="", help="Default: host name and a random end.")
-@click.option(
-    "--metrics-listen",
-    default="127.0.0.1:8892",
-    show_default=True,
-    help="Address for metrics and probes.",
-)
+@_kubeconfig
+@_lease_namespace
+@_identity_option
+@_metrics_listen(default="127.0.0.1:8892")
 @click.option(
     "--secrets-namespace",
     default="kueue-system",

@@ -16,8 +16,17 @@ from extender.api.claimed_memory import MEMORY, RequestPolicy, read_mib
 from extender.api.objects import ObjectMeta, Quantity
 from extender.api.units import UnitError
 
-#: Name of NVIDIA's driver and of its DeviceClass, which needs no label.
+#: Name of NVIDIA's driver and of its DeviceClass of whole cards.
 NVIDIA_DRIVER: Final = "gpu.nvidia.com"
+#: DeviceClasses that NVIDIA's driver installs, which need no label, and the driver of their cards:
+#: channels and daemons of a ComputeDomain are not GPUs.
+_OF_NVIDIA: Final = {
+    NVIDIA_DRIVER: NVIDIA_DRIVER,
+    "compute-domain-default-channel.nvidia.com": "",
+    "compute-domain-daemon.nvidia.com": "",
+}
+#: Those of its DeviceClasses that are not supported: MIG instances, and cards for virtual machines.
+UNSUPPORTED: Final = frozenset(("mig.nvidia.com", "vfio.gpu.nvidia.com"))
 #: Value of the label on a DeviceClass without GPUs, such as one of network cards.
 NO_CARDS: Final = "none"
 _CARD: Final = "gpu"
@@ -184,7 +193,7 @@ def driver_of_cards(device_class: DeviceClass) -> str | None:
     said = meta.label(names.LABEL_CARDS_OF)
     if said:
         return "" if said == NO_CARDS else said
-    return NVIDIA_DRIVER if meta.name == NVIDIA_DRIVER else None
+    return _OF_NVIDIA.get(meta.name)
 
 
 class ClaimedGpus(Struct, frozen=True):
@@ -279,6 +288,11 @@ def _driver_of(name: str, classes: Mapping[str, DeviceClass | None]) -> str:
     if device_class is None:
         raise UnitError(f"there is no DeviceClass {name:.253}, or it could not be read")
     driver = driver_of_cards(device_class)
+    if driver is None and name in UNSUPPORTED:
+        raise UnitError(
+            f"Ballast does not support DeviceClass {name}: claim whole cards of {NVIDIA_DRIVER}, or"
+            " ask for a MIG instance by the resource nvidia.com/mig-1g.10gb"
+        )
     if driver is None:
         raise UnitError(
             f"Ballast does not know which devices DeviceClass {name:.253} provides; an"

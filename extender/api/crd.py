@@ -40,6 +40,8 @@ class Column:
 
 
 _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+#: False for an object with a value that is not understood, or that names one that does not exist.
+_VALID: Final = Column("Valid", ".status.conditions[?(@.type=='Valid')].status")
 _QUEUE_COLUMNS: Final = (
     Column("Quota", ".status.gpu.quota"),
     Column("Limit", ".status.gpu.limit"),
@@ -47,6 +49,7 @@ _QUEUE_COLUMNS: Final = (
     Column("Allocated", ".status.gpu.allocated"),
     Column("Borrowed", ".status.gpu.borrowed"),
     Column("Waiting", ".status.gpu.waiting"),
+    _VALID,
     Column("Requested", ".status.gpu.requested", is_wide=True),
     Column("State", ".status.state", is_wide=True),
     Column("Running", ".status.gpu.runningPods", "integer", is_wide=True),
@@ -85,6 +88,7 @@ DEFINITIONS: Final = (
             Column("Allocated", ".status.allocated"),
             Column("Fragmented", ".status.fragmented"),
             Column("Policy", ".spec.policy"),
+            _VALID,
             Column("Time Slicing", ".spec.timeSlicing.mode", is_wide=True),
             _AGE,
         ),

@@ -1,4 +1,4 @@
-"""The GPU request of a pod, and the aliases that other schedulers define.
+"""The GPU request of a pod.
 
 A pod requests GPUs in one of four ways:
 
@@ -12,12 +12,15 @@ Requests that contradict each other are refused, never merged.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from extender.api import names
+from extender.api.aliases import agreed, first_of, written
 from extender.api.objects import ObjectMeta, Pod, Quantity
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import effective, host_request, request_of
@@ -25,6 +28,7 @@ from extender.api.units import (
     MILLI_PER_GPU,
     UnitError,
     format_gpus,
+    format_mib,
     parse_cpu,
     parse_fraction,
     parse_memory,
@@ -34,10 +38,12 @@ from extender.api.units import (
     parse_whole,
 )
 
-#: Run:ai's and KAI's names; `_PREFIXED` pairs them with ours.
+#: Run:ai's and KAI's names; in the pairs below ours come first.
 FRACTION: Final = "gpu-fraction"
 MEMORY: Final = "gpu-memory"
-_PREFIXED: Final = ((names.ANNOTATION_FRACTION, FRACTION), (names.ANNOTATION_MEMORY, MEMORY))
+FRACTION_KEYS: Final = (names.ANNOTATION_FRACTION, FRACTION)
+MEMORY_KEYS: Final = (names.ANNOTATION_MEMORY, MEMORY)
+_PREFIXED: Final = (FRACTION_KEYS, MEMORY_KEYS)
 DEVICES: Final = "gpu-fraction-num-devices"
 FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
 #: The most memory that a pod with a request in MiB may use: our annotation, then Run:ai's.
@@ -45,49 +51,6 @@ MEMORY_LIMIT: Final = "gpu-memory-limit"
 MEMORY_LIMIT_KEYS: Final = (names.ANNOTATION_MEMORY_LIMIT, MEMORY_LIMIT)
 MODEL_SELECTOR: Final = "nvidia.com/use-gputype"
 
-#: Labels that name a pod's project, ours first; then Run:ai's and KAI's.
-PROJECT_LABELS: Final = (names.LABEL_PROJECT, "runai/queue", "kai.scheduler/queue")
-#: Labels that name a pod's group: ours, then the coscheduling plugin's, newest first.
-GROUP_LABELS: Final = (
-    names.LABEL_POD_GROUP,
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "pod-group.scheduling.sigs.k8s.io",
-)
-#: Labels that name the sub-group, ours first; then KAI's.
-SUB_GROUP_LABELS: Final = (names.LABEL_SUB_GROUP, "kai.scheduler/subgroup-name")
-#: Labels that name the user, ours first; then YuniKorn's.
-USER_LABELS: Final = (names.LABEL_USER, "yunikorn.apache.org/username")
-#: A DNS label, the form of names that Ballast defines.
-DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-#: Annotations with topology constraints, ours first; then KAI's and Kueue's.
-TOPOLOGY_KEYS: Final = (names.ANNOTATION_TOPOLOGY, "kai.scheduler/topology")
-TOPOLOGY_REQUIRED_KEYS: Final = (
-    names.ANNOTATION_TOPOLOGY_REQUIRED,
-    "kai.scheduler/topology-required-placement",
-    "kueue.x-k8s.io/podset-required-topology",
-)
-TOPOLOGY_PREFERRED_KEYS: Final = (
-    names.ANNOTATION_TOPOLOGY_PREFERRED,
-    "kai.scheduler/topology-preferred-placement",
-    "kueue.x-k8s.io/podset-preferred-topology",
-)
-MIN_MEMBER_KEYS: Final = (
-    names.ANNOTATION_MIN_MEMBER,
-    "pod-group.scheduling.sigs.k8s.io/min-available",
-)
-
-#: Labels that say whether a pod may be evicted for others, ours first; then KAI's.
-PREEMPTIBILITY_LABELS: Final = (names.LABEL_PREEMPTIBILITY, "kai.scheduler/preemptibility")
-#: Labels and annotations with several names; those that are present must have equal values.
-_ALIASED_LABELS: Final = (
-    GROUP_LABELS,
-    SUB_GROUP_LABELS,
-    PROJECT_LABELS,
-    USER_LABELS,
-    PREEMPTIBILITY_LABELS,
-)
-_ALIASED_NOTES: Final = (TOPOLOGY_KEYS, TOPOLOGY_REQUIRED_KEYS, TOPOLOGY_PREFERRED_KEYS)
 #: Annotations of users with a share of compute time ("0.5"); our own are in milli.
 COMPUTE_REQUEST: Final = "gpu-compute-request"
 COMPUTE_LIMIT: Final = "gpu-compute-limit"
@@ -105,9 +68,11 @@ GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 MAX_DEVICES: Final = 64
 #: A card has at most seven MIG instances.
 MAX_INSTANCES: Final = 7 * MAX_DEVICES
-#: End of the error message for a wrong number: its unit, the most common mistake.
-_OF_MIB: Final = '; the unit is MiB: for 8 GiB write "8192"'
+#: End of the error message for a wrong number of cards.
 _OF_CARDS: Final = ', such as 2; half of a GPU is the annotation gpu-fraction: "0.5"'
+
+_CPU: Final = partial(parse_cpu, what="cpu")
+_MEMORY: Final = partial(parse_memory, what="memory")
 
 #: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance with a number of
 #: slices, or a compute instance (`1c.`) in one; `.me` has media engines, `.gfx` graphics. Replicas
@@ -171,40 +136,11 @@ class Demand(Struct, frozen=True, gc=False):
         return self.devices > 0 or self.counted_milli > 0
 
 
-def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
-    """The first non-empty value of these keys, else the empty string."""
-    if mapping:
-        for key in keys:
-            if value := mapping.get(key):
-                return value
-    return ""
-
-
-def agreed(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
-    """The value that all present `keys` have in common; raises UnitError if two differ."""
-    first, said_by = "", ""
-    for key in keys if mapping else ():
-        value = mapping.get(key) if mapping else None
-        if value and not first:
-            first, said_by = value, key
-        elif value and value != first:
-            raise UnitError(f"{said_by} and {key} differ; keep one of them")
-    return first
-
-
-def check_aliases(meta: ObjectMeta) -> None:
-    """Raise UnitError if aliases of one label or annotation have different values."""
-    for aliases in _ALIASED_LABELS:
-        agreed(meta.labels, aliases)
-    for aliases in _ALIASED_NOTES:
-        agreed(meta.annotations, aliases)
-
-
 def read_demand(pod: Pod) -> Demand | Refused:
     """The request of `pod`, or a refusal that says what is accepted."""
     try:
         devices, milli, mib = _read_gpu(pod)
-        cpu, memory = host_request(pod, "cpu", parse_cpu), host_request(pod, "memory", parse_memory)
+        cpu, memory = host_request(pod, "cpu", _CPU), host_request(pod, "memory", _MEMORY)
         counted = read_counted(pod)
         if devices and counted:
             raise UnitError(f"requests both cards and {counted[0][0]}; use one of them")
@@ -276,14 +212,16 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
     limit = _share(notes, names.ANNOTATION_COMPUTE_LIMIT, COMPUTE_LIMIT, MILLI_PER_GPU)
     usual = min(demand.milli, limit)
     request = _share(notes, names.ANNOTATION_COMPUTE_REQUEST, COMPUTE_REQUEST, usual)
+    key = written(notes, (COMPUTE_REQUEST, names.ANNOTATION_COMPUTE_REQUEST))
     if request > limit:
+        of_limit = written(notes, (COMPUTE_LIMIT, names.ANNOTATION_COMPUTE_LIMIT))
         raise UnitError(
-            f"{COMPUTE_REQUEST} is {format_gpus(request)}, above {COMPUTE_LIMIT},"
-            f" {format_gpus(limit)}"
+            f"{key} is {format_gpus(request)}, above {of_limit}, {format_gpus(limit)}; give at most"
+            " that"
         )
     if 0 < demand.milli < request:
         raise UnitError(
-            f"{COMPUTE_REQUEST} is {format_gpus(request)}, above the {format_gpus(demand.milli)} of"
+            f"{key} is {format_gpus(request)}, above the {format_gpus(demand.milli)} of"
             " each card that the pod requests; lower it, or request a larger fraction"
         )
     return request, limit
@@ -294,14 +232,14 @@ def read_memory_limit(annotations: Mapping[str, str]) -> int:
 
     Raises UnitError, also if the limit is below the request.
     """
-    text = agreed(annotations, MEMORY_LIMIT_KEYS)
-    asked = agreed(annotations, (names.ANNOTATION_MEMORY, MEMORY))
+    text, asked = agreed(annotations, MEMORY_LIMIT_KEYS), agreed(annotations, MEMORY_KEYS)
     if not text or not asked:
         return 0
-    limit, request = parse_positive(text, MEMORY_LIMIT, _OF_MIB), parse_positive(asked, MEMORY)
+    key, of_request = written(annotations, MEMORY_LIMIT_KEYS), written(annotations, MEMORY_KEYS)
+    limit, request = parse_positive(text, key, _of_mib(text)), parse_positive(asked, of_request)
     if limit < request:
         raise UnitError(
-            f"{MEMORY_LIMIT} is {limit} MiB, below {MEMORY}, {request}; raise it, or leave it out"
+            f"{key} is {limit} MiB, below {of_request}, {request}; raise it, or leave it out"
         )
     return limit
 
@@ -334,6 +272,11 @@ def mentions_gpu(pod: Pod) -> bool:
         for listed in (c.resources.requests, c.resources.limits)
         for name in listed or ()
     )
+
+
+def shares_cards(notes: Container[str]) -> bool:
+    """Whether annotations with these keys request a share of each card, valid or not."""
+    return any(key in notes for key in SHARE_ANNOTATIONS)
 
 
 def pod_name(pod: Pod) -> str:
@@ -370,7 +313,7 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     notes = share_notes(pod.metadata)
     whole = effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
     asked_milli = read_milli(pod)
-    stated: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
+    stated: list[str] = [written(notes, keys) for keys in _PREFIXED if keys[1] in notes]
     if whole:
         stated.append(names.NVIDIA_GPU)
     if len(stated) > 1:
@@ -398,8 +341,19 @@ def _stated_request(notes: Mapping[str, str], whole: int) -> tuple[int, int, int
         return whole, MILLI_PER_GPU, 0
     devices = parse_positive(notes[DEVICES], DEVICES) if DEVICES in notes else 1
     if FRACTION in notes:
-        return devices, parse_fraction(notes[FRACTION], FRACTION), 0
-    return devices, 0, parse_positive(notes[MEMORY], MEMORY, _OF_MIB)
+        return devices, parse_fraction(notes[FRACTION], written(notes, FRACTION_KEYS)), 0
+    text, key = notes[MEMORY], written(notes, MEMORY_KEYS)
+    return devices, 0, parse_positive(text, key, _of_mib(text))
+
+
+def _of_mib(text: str) -> str:
+    """End of the error message for a wrong number of MiB: the unit, and the number for a quantity
+    such as 10Gi."""
+    mib = 8192
+    if text[-1:].isalpha():
+        with suppress(UnitError):
+            mib = parse_memory(text)
+    return f'; the unit is MiB: for {format_mib(mib)} write "{mib}"'
 
 
 def _milli_request(asked_milli: int) -> tuple[int, int, int]:

@@ -1,13 +1,16 @@
 """Every label, annotation, resource and object name that Ballast reads or writes.
 
-The aliases that other schedulers define are in `extender.api.demand`.
+Names that other schedulers define for the same are in `extender.api.aliases` and `demand`.
 """
 
+import re
 from typing import Final
 
 GROUP: Final = "ballast.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
+#: A DNS label, the form of names that Ballast defines.
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 SYSTEM_NAMESPACE: Final = "ballast-system"
 #: Namespace of the node agent.

@@ -151,7 +151,8 @@ SENTENCES: dict[Reason, str] = {
 
 #: What the owner of a pending workload can do, in one sentence. docs/reasons.md has the same text.
 HELP: dict[Reason, str] = {
-    Reason.GANG_INCOMPLETE: "Create the rest of its pods, or lower minMember.",
+    Reason.GANG_INCOMPLETE: "Create the rest of its pods, or lower minMember; events of their owner"
+    " say whether a ResourceQuota or webhook refuses them.",
     Reason.INSUFFICIENT_GPU: "It starts when GPUs become free; a smaller request fits sooner.",
     Reason.INSUFFICIENT_NODE_RESOURCES: "Lower the CPU or memory requests of the pod.",
     Reason.NO_MATCHING_NODE: "Compare its node selector, affinity, tolerations and GPU model with"

@@ -109,6 +109,15 @@ RULES: Final[Mapping[str, Sequence[CelRule]]] = {
     "GpuDepartment": (_SHORT_NAME,),
     "GpuNodePool": (_SHORT_NAME,),
     "GpuProject": (_SHORT_NAME,),
+    "GpuProjectSpec": (
+        # The name of an object (RFC 1123), with each part between dots.
+        CelRule(
+            "self.department.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+            "(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
+            "department must be the name of a GpuDepartment: a-z, 0-9 and '-', as in research",
+            ".department",
+        ),
+    ),
     "GpuPodGroupSpec": (
         CelRule(
             "!has(self.maxConcurrentPods) || "

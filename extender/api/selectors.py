@@ -1,8 +1,25 @@
 """Matching of labels against the requirements of Kubernetes selectors."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 from extender.api.objects import Requirement
+
+#: The most values of a label that `lacking` returns.
+_FEW: Final = 4
+
+
+def lacking(
+    wanted: Iterable[tuple[str, str]], nodes: Collection[Mapping[str, str]]
+) -> Iterator[tuple[str, str, list[str]]]:
+    """The wanted labels that none of the nodes has, and the values that nodes have instead.
+
+    `nodes` are the labels of each node. The list is empty if there are no such values, or many.
+    """
+    for key, value in sorted(wanted):
+        there = {labels[key] for labels in nodes if key in labels}
+        if value not in there:
+            yield key, value, sorted(there) if len(there) <= _FEW else []
 
 
 def meets(rule: Requirement, labels: Mapping[str, str]) -> bool | None:

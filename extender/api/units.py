@@ -53,16 +53,16 @@ class UnitError(ValueError):
     """The text is not an accepted value; the message says what is accepted."""
 
 
-def _refuse(text: object, accepted: str, what: str = "") -> UnitError:
-    """The error: its message names the field `what`, shows the value cut and escaped, and says what
-    is accepted."""
+def _refuse(text: object, accepted: str, what: str = "", means: str = "") -> UnitError:
+    """The error: its message names the field `what`, shows the value cut and escaped and what it
+    `means`, and says what is accepted."""
     if isinstance(text, int | float):
         shown = str(text) if abs(text) < 10**MAX_SHOWN else "so large a number"
     else:
         shown = repr(str(text)[:MAX_SHOWN])
     if len(shown) > MAX_SHOWN:
         shown = f"{shown[:MAX_SHOWN]}..."
-    return UnitError(f"{what}{': ' if what else ''}{shown} is not {accepted}")
+    return UnitError(f"{what}{': ' if what else ''}{shown}{means} is not {accepted}")
 
 
 def _text_of(value: float | str, longest: int) -> str:
@@ -126,14 +126,14 @@ def parse_gpus(value: float | str) -> int:
 
 
 @lru_cache(maxsize=4096, typed=True)
-def parse_quantity(value: float | str, per_unit: int = 1) -> int:
+def parse_quantity(value: float | str, per_unit: int = 1, what: str = "") -> int:
     """A Kubernetes quantity times `per_unit`, rounded up to an integer, as kube-scheduler rounds.
 
     `per_unit=1000` gives milli-CPU ("500m" -> 500, "2" -> 2000). Negative quantities are refused.
     """
     found = _QUANTITY.fullmatch(_text_of(value, 2 * MAX_TEXT))
     if found is None:
-        raise _refuse(value, 'a Kubernetes quantity, such as "500m", "2" or "8Gi"')
+        raise _refuse(value, 'a Kubernetes quantity, such as "500m", "2" or "8Gi"', what)
     whole, part, suffix = found.group(1), found.group(2) or "", found.group(3) or ""
     number, divisor = int(whole + part) * per_unit, int(10 ** len(part))
     if suffix in _DIVISOR:
@@ -149,20 +149,22 @@ def parse_whole(value: int | str, what: str, example: str = ", such as 2") -> in
     """A Kubernetes quantity that is a whole number: "2" -> 2, "2000m" -> 2; "500m" is refused."""
     # The smallest unit that the grammar can express: nine decimals of a nano.
     fine = 10**18
-    amount = parse_quantity(value, fine)
+    amount = parse_quantity(value, fine, what)
     if amount % fine:
-        raise _refuse(value, f"a whole number{example}", what)
+        # The API server writes 0.5 as 500m.
+        accepted = f"a whole number{example}"
+        raise _refuse(value, accepted, what, f" ({amount / fine:g})" if "m" in str(value) else "")
     return amount // fine
 
 
-def parse_cpu(value: float | str) -> int:
+def parse_cpu(value: float | str, what: str = "") -> int:
     """Milli-CPU of a quantity, rounded up."""
-    return parse_quantity(value, 1000)
+    return parse_quantity(value, 1000, what)
 
 
-def parse_memory(value: float | str) -> int:
+def parse_memory(value: float | str, what: str = "") -> int:
     """MiB of a quantity in bytes, rounded up."""
-    return -(-parse_quantity(value) // _MIB)
+    return -(-parse_quantity(value, 1, what) // _MIB)
 
 
 def parse_memory_floor(value: float | str) -> int:

@@ -1,6 +1,6 @@
 """What a pod states about its workload: size, sub-groups, floor, run time, checkpoints, weight.
 
-The aliases that other schedulers define are in `extender.api.demand`.
+The aliases that other schedulers define are in `extender.api.aliases`.
 """
 
 import re
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from extender.api import names
-from extender.api.demand import DNS_LABEL, MIN_MEMBER_KEYS, agreed, first_of
+from extender.api.aliases import MIN_MEMBER_KEYS, agreed, first_of
+from extender.api.names import DNS_LABEL
 from extender.api.objects import Pod
 from extender.api.units import MAX_WEIGHT, UnitError, parse_positive
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from extender.api.demand import GROUP_LABELS
+from extender.api.aliases import GROUP_LABELS
 from extender.api.names import API_VERSION
 from extender.cli.terminal.flags import Scope, Where
 from extender.cli.terminal.output import plain
@@ -30,12 +30,18 @@ Answer = dict[str, Any]
 T = TypeVar("T")
 
 
+class NotThereError(click.ClickException):
+    """The API server has no such object."""
+
+
 def ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
     """The result of `work` with a client; raises ClickException if a request fails."""
     try:
         return asyncio.run(_ask(where, work))
     except Unavailable as error:
         raise click.ClickException(f"no answer: {plain(error.message)}") from None
+    except NotFound as error:
+        raise NotThereError(plain(said(error))) from None
     except KubeError as error:
         raise click.ClickException(plain(said(error))) from None
 

@@ -27,7 +27,8 @@ _SERVER: Final = frozenset(
         "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
     }
 )
-_USUAL: Final = "there is no counterpart"
+#: Why a field without a reason of its own has no counterpart.
+USUAL: Final = "there is no counterpart"
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,6 +60,25 @@ class Converted:
     lost: list[Lost] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def leave_out(self, manifest: Manifest, system: str) -> None:
+        """Note that the object is none of the other system's kinds; a workload is a loss."""
+        if _has_pods(manifest):
+            why = (
+                "only workloads of Kubernetes' own kinds are converted: change its schedulerName,"
+                " labels, annotations and GPU requests yourself, and suspend where a queue set it"
+            )
+            self.lost.append(Lost(Fields(manifest).named, "pod templates", why))
+            return
+        self.notes.append(f"{Fields(manifest).named} is not an object of {system}: left out")
+
+
+def _has_pods(value: Any) -> bool:
+    """Whether a part of the object is a pod template or the spec of a pod."""
+    if isinstance(value, Mapping):
+        is_spec = isinstance(value.get("containers"), list)
+        return is_spec or any(map(_has_pods, value.values()))
+    return isinstance(value, list) and any(map(_has_pods, value))
+
 
 class Fields:
     """One foreign object. `take` reads a field and marks it as converted."""
@@ -68,13 +88,15 @@ class Fields:
         meta = manifest.get("metadata") or {}
         space = f"{meta['namespace']}/" if meta.get("namespace") else ""
         kind = manifest.get("kind") or "object without a kind"
-        self.named = named or f"{kind} {space}{meta.get('name', '')}".rstrip()
+        name = meta.get("name") or meta.get("generateName") or ""
+        self.named = named or f"{kind} {space}{name}".rstrip()
         self._taken: set[str] = set()
 
     @property
     def name(self) -> str:
-        """metadata.name."""
-        return str((self._manifest.get("metadata") or {}).get("name", ""))
+        """metadata.name, or metadata.generateName without its last dash."""
+        meta = self._manifest.get("metadata") or {}
+        return str(meta.get("name") or str(meta.get("generateName") or "").rstrip("-"))
 
     @property
     def namespace(self) -> str:
@@ -99,12 +121,17 @@ class Fields:
         for path, value in _leaves("", self._manifest):
             if _says_nothing(value) or self._is_taken(path):
                 continue
-            reason = next((text for start, text in why.items() if path.startswith(start)), _USUAL)
+            reason = next((text for start, text in why.items() if path.startswith(start)), USUAL)
             yield Lost(self.named, f"{path}={_short(value)}", reason)
 
     def _is_taken(self, path: str) -> bool:
         known = self._taken | _SERVER
         return any(path == each or path.startswith(f"{each}.") for each in known)
+
+
+def group_of(manifest: Manifest) -> str:
+    """The API group of the object; "v1" of one without a group."""
+    return str(manifest.get("apiVersion", "")).partition("/")[0]
 
 
 def new_object(

@@ -60,7 +60,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif manifest.get("kind") == "ConfigMap":
             _config(manifest, done)
         else:
-            done.notes.append(f"{Fields(manifest).named} is not an object of HAMi: left out")
+            done.leave_out(manifest, "HAMi")
     return done
 
 
@@ -128,8 +128,8 @@ def _config(manifest: Manifest, done: Converted) -> None:
     named = Fields(manifest).named
     text = " ".join(map(str, (manifest.get("data") or {}).values()))
     for word, why in (
-        ("deviceMemoryScaling", "cards are not given out above their memory: see memoryLending"),
-        ("devicememoryscaling", "cards are not given out above their memory: see memoryLending"),
+        ("deviceMemoryScaling", "the memory of a card is not overcommitted: see memoryLending"),
+        ("devicememoryscaling", "the memory of a card is not overcommitted: see memoryLending"),
         ("deviceSplitCount", "a card is shared by as many pods as their requests allow"),
         ("devicesplitcount", "a card is shared by as many pods as their requests allow"),
         ("migstrategy", "MIG instances are requested by their resource names"),

@@ -9,18 +9,21 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
+from extender.api.names import ANNOTATION_NODE_POOLS
 from extender.convert.fields import (
     Converted,
     Fields,
     Lost,
     Manifest,
     Served,
+    group_of,
     new_object,
     topology_of,
 )
 from extender.convert.queues import (
     UNLIMITED,
     Draft,
+    add_namespaces,
     amount,
     build,
     namespaces_by,
@@ -28,8 +31,17 @@ from extender.convert.queues import (
     whole_weight,
 )
 from extender.convert.shapes import TOPOLOGY, shaped
-from extender.convert.templates import adopted, is_workload
+from extender.convert.templates import (
+    adopted,
+    is_workload,
+    join_group,
+    label,
+    note,
+    template_of,
+    unread,
+)
 
+_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")
 #: The kinds that are listed in a live cluster.
 LIVE: Final = (
     Served("scheduling.run.ai", "queues", ("v2",)),
@@ -41,6 +53,13 @@ SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
 #: The label of the shard on nodes and pods; a shard becomes a node pool.
 _POOL_LABEL: Final = "kai.scheduler/node-pool"
+#: What KAI reads on the owner of pods as well as on pods, and Ballast on pods.
+_POD_LABELS: Final = ("kai.scheduler/preemptibility", "kai.scheduler/subgroup-name")
+_POD_NOTES: Final = (
+    "kai.scheduler/topology",
+    "kai.scheduler/topology-required-placement",
+    "kai.scheduler/topology-preferred-placement",
+)
 _DURATION: Final = re.compile(r"([0-9]*\.?[0-9]+)(h|ms|us|µs|ns|m|s)")
 _DURATION_S: Final = {
     "h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("1e-3"),
@@ -54,7 +73,7 @@ _WHY: Final = {
     "spec.kValue": "past usage is weighed by timeBasedFairShare of the GpuNodePool",
     "spec.queueDepthPerAction": "a cycle looks at every workload until its time is up",
     "spec.args": "Ballast takes no arguments of KAI's scheduler",
-    "spec.markUnschedulable": "Ballast tells the reason on the pods and goes on trying",
+    "spec.markUnschedulable": "Ballast states the reason on the pods and keeps trying",
     "spec.schedulingBackoff": "Ballast tries again in every cycle",
 }
 
@@ -94,8 +113,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: list[Draft] = []
     for manifest in listed:
-        group = str(manifest.get("apiVersion", "")).partition("/")[0]
-        kind = manifest.get("kind") if group in ("scheduling.run.ai", "kai.scheduler") else ""
+        kind = manifest.get("kind") if group_of(manifest) in _GROUPS else ""
         if kind == "Queue":
             drafts.append(_queue(manifest, done))
         elif kind == "PodGroup":
@@ -105,13 +123,10 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif kind == "SchedulingShard":
             done.objects.append(_shard(manifest, done))
         elif is_workload(manifest):
-            done.objects.append(adopted(manifest, SCHEDULERS))
+            done.objects.append(_workload(manifest, done))
         else:
-            done.notes.append(f"{Fields(manifest).named} is not an object of KAI: left out")
-    by_name = {draft.name: draft for draft in drafts}
-    for queue, space in namespaces_by(listed, QUEUE_LABELS):
-        if queue in by_name:
-            by_name[queue].namespaces.append(space)
+            done.leave_out(manifest, "KAI")
+    add_namespaces(drafts, namespaces_by(listed, QUEUE_LABELS))
     build(drafts, done, has_namespaces=False)
     return done
 
@@ -128,7 +143,7 @@ def _queue(manifest: Manifest, done: Converted) -> Draft:
             for key in ("quota", "limit", "overQuotaWeight")
         )
         if quota == UNLIMITED and resource == "gpu":
-            why = "a quota of any number: every GPU would be its own; give it a number"
+            why = "an unlimited quota would cover every GPU; state a number"
             done.lost.append(Lost(each.named, f"{path}.quota=-1", why))
             quota = 0
         draft.set(
@@ -139,15 +154,35 @@ def _queue(manifest: Manifest, done: Converted) -> Draft:
             overQuotaWeight=whole_weight(each.named, f"{path}.overQuotaWeight", weight, done),
         )
     runtime = {
-        "reclaimSeconds": _seconds(each.take("spec.reclaimMinRuntime")),
-        "preemptSeconds": _seconds(each.take("spec.preemptMinRuntime")),
+        "reclaimSeconds": duration_s(each.take("spec.reclaimMinRuntime")),
+        "preemptSeconds": duration_s(each.take("spec.preemptMinRuntime")),
     }
     draft.min_runtime = {key: value for key, value in runtime.items() if value}
     done.lost += each.lost(_WHY)
     return draft
 
 
-def _seconds(text: Any) -> int:
+def _workload(manifest: Manifest, done: Converted) -> Manifest:
+    """The workload, with the words that KAI reads on the pods' owner in its pod template."""
+    made = adopted(manifest, SCHEDULERS)
+    template = template_of(made)
+    for field, keys, write in (("labels", _POD_LABELS, label), ("annotations", _POD_NOTES, note)):
+        of_owner = (made.get("metadata") or {}).get(field) or {}
+        of_pods = (template.get("metadata") or {}).get(field) or {}
+        for key in keys:
+            if key in of_owner and key not in of_pods:
+                write(template, key, of_owner[key])
+    join_group(template, ("pod-group-name",))
+    for each in (template, made):
+        if pool := ((each.get("metadata") or {}).get("labels") or {}).get(_POOL_LABEL):
+            note(template, ANNOTATION_NODE_POOLS, pool)
+            break
+    known = (*_POD_LABELS, *_POD_NOTES, *QUEUE_LABELS, _POOL_LABEL)
+    done.lost += unread(made, "kai.scheduler/", known)
+    return made
+
+
+def duration_s(text: Any) -> int:
     """Seconds of a Go duration such as "1h30m" or "1.5h", rounded up."""
     parts = _DURATION.findall(str(text or ""))
     return math.ceil(sum(Decimal(number) * _DURATION_S[unit] for number, unit in parts))

@@ -7,7 +7,8 @@ namespaces of its LocalQueues those of the project.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from extender.api.names import DEFAULT_POOL, NVIDIA_GPU
+from extender.api.aliases import TOPOLOGY_PREFERRED_KEYS, TOPOLOGY_REQUIRED_KEYS
+from extender.api.names import ANNOTATION_MIN_MEMBER, DEFAULT_POOL, LABEL_POD_GROUP, NVIDIA_GPU
 from extender.api.units import parse_quantity
 from extender.convert.fields import (
     Converted,
@@ -15,12 +16,13 @@ from extender.convert.fields import (
     Lost,
     Manifest,
     Served,
+    group_of,
     new_object,
     topology_of,
 )
 from extender.convert.queues import Draft, build, dns_name, quantity_of, whole
 from extender.convert.shapes import TOPOLOGY, shaped
-from extender.convert.templates import cleaned, is_workload, template_of
+from extender.convert.templates import cleaned, is_workload, label, note, template_of, unread
 
 _GROUP: Final = "kueue.x-k8s.io"
 LIVE: Final = tuple(
@@ -46,8 +48,8 @@ _WHY: Final = {
     "spec.preemption": "Ballast's rules are fixed: reclaim by share, preemption by priority",
     "spec.stopPolicy": "kubectl ballast hold keeps work waiting",
     "spec.admissionScope": "past use is weighed by timeBasedFairShare of the GpuNodePool",
-    "spec.nodeTaints": "taint the nodes; Ballast obeys taints and adds no tolerations",
-    "spec.tolerations": "Ballast adds no tolerations to pods: state them in the pods",
+    "spec.nodeTaints": "taint the nodes: pods with GPUs get the toleration of nvidia.com/gpu only",
+    "spec.tolerations": "Ballast adds the one of nvidia.com/gpu to pods: state others in the pods",
     "spec.topologyName": "pods ask for nearness by annotation or GpuPodGroup",
 }
 
@@ -81,9 +83,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
     drafts: dict[str, Draft] = {}
     local: list[tuple[str, str]] = []
     for manifest in shaped(objects, _SHAPES):
-        kind = (
-            manifest.get("kind") if str(manifest.get("apiVersion", "")).startswith(_GROUP) else ""
-        )
+        kind = manifest.get("kind") if group_of(manifest) == _GROUP else ""
         if kind in ("ClusterQueue", "Cohort"):
             draft = _queue(manifest, done, is_cohort=kind == "Cohort")
             drafts[draft.name] = draft
@@ -98,7 +98,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif is_workload(manifest):
             done.objects.append(_workload(manifest, done))
         else:
-            done.notes.append(f"{Fields(manifest).named} is not an object of Kueue: left out")
+            done.leave_out(manifest, "Kueue")
     _add_namespaces(local, drafts, done)
     _limit_cohorts(drafts)
     build(drafts.values(), done, has_namespaces=True)
@@ -111,7 +111,7 @@ def _add_namespaces(
     """A namespace belongs to one project: that of its first LocalQueue."""
     owner: dict[str, str] = {}
     for queue, space in local:
-        if queue not in drafts:
+        if queue not in drafts or not space:
             continue
         first = owner.setdefault(space, queue)
         if first == queue:
@@ -277,4 +277,16 @@ def _workload(manifest: Manifest, done: Converted) -> Manifest:
     elif name:
         why = "set priorityClassName in the pod template"
         done.lost.append(Lost(Fields(manifest).named, f"{_GROUP}/priority-class={name}", why))
+    _join_group(template_of(made))
+    known = (_QUEUE_NAME, *TOPOLOGY_REQUIRED_KEYS, *TOPOLOGY_PREFERRED_KEYS)
+    done.lost += unread(made, f"{_GROUP}/", known)
     return made
+
+
+def _join_group(template: Manifest) -> None:
+    """Writes the group of plain pods, and its size, in Ballast's words."""
+    meta = template.get("metadata") or {}
+    if name := (meta.get("labels") or {}).pop(f"{_GROUP}/pod-group-name", ""):
+        label(template, LABEL_POD_GROUP, str(name))
+    if count := (meta.get("annotations") or {}).pop(f"{_GROUP}/pod-group-total-count", ""):
+        note(template, ANNOTATION_MIN_MEMBER, str(count))

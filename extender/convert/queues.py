@@ -73,7 +73,7 @@ def build(drafts: Iterable[Draft], into: Converted, *, has_namespaces: bool) -> 
         listed = ", ".join(sorted(leaf.name for leaf in bare))
         into.lost.append(
             Lost("projects", "namespaces",
-                 f"queues have none there, projects here have: list them for {listed}")
+                 f"queues have none, and projects need them: list them for {listed}")
         )  # fmt: skip
 
 
@@ -215,13 +215,21 @@ def _bare(name: str) -> str:
     return dns_name(name.rpartition(":")[2])
 
 
+def add_namespaces(drafts: Iterable[Draft], used: Iterable[tuple[str, str]]) -> None:
+    """Add each (queue, namespace) to its draft, where there is one."""
+    by_name = {draft.name: draft for draft in drafts}
+    for queue, space in used:
+        if queue in by_name and space:
+            by_name[queue].namespaces.append(space)
+
+
 def namespaces_by(objects: Iterable[Manifest], keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """(queue, namespace) of every object or pod template with one of these queue labels."""
+    """(queue, namespace) for each label or annotation of an object or pod template with a queue."""
     for manifest in objects:
         space = (manifest.get("metadata") or {}).get("namespace", "")
         template = ((manifest.get("spec") or {}).get("template") or {}).get("metadata") or {}
         for meta in (manifest.get("metadata") or {}, template):
-            labels = meta.get("labels") or {}
+            words = (meta.get("annotations") or {}) | (meta.get("labels") or {})
             for key in keys:
-                if space and labels.get(key):
-                    yield str(labels[key]), space
+                if space and words.get(key):
+                    yield str(words[key]), space

@@ -91,7 +91,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif is_workload(manifest):
             done.objects.append(adopted(manifest, SCHEDULERS))
         else:
-            done.notes.append(f"{Fields(manifest).named} is not an object of Run:ai: left out")
+            done.leave_out(manifest, "Run:ai")
     build(drafts, done, has_namespaces=True)
     return done
 
@@ -154,7 +154,7 @@ def _figures(draft: Draft, manifest: Manifest, done: Converted) -> None:
         unit = _UNITS.get(given.get("units", "").lower(), "Mi")
         where = f"{pool}.{resource}.overQuotaWeight"
         if resource == "gpu" and quota == UNLIMITED:
-            why = "a quota of any number: every GPU would be its own; give it a number"
+            why = "an unlimited quota would cover every GPU; state a number"
             done.lost.append(Lost(draft.named, f"{pool}.gpu.deserved={quota}", why))
             quota = 0
         draft.set(

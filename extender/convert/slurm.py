@@ -205,7 +205,7 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
     named = f"script {name}"
     pods, gpus = _size(options, named, done)
     time = options.pop("time", "")
-    seconds = _seconds(time)
+    seconds = time_limit_s(time)
     if time and not seconds and time.lower() not in ("0", "infinite", "unlimited"):
         why = "it is not a time of Slurm: set activeDeadlineSeconds of the pod"
         done.lost.append(Lost(named, f"--time={time}", why))
@@ -325,7 +325,7 @@ def _resources(options: dict[str, str], gpus: int) -> dict[str, Any]:
     return resources
 
 
-def _seconds(text: str) -> int:
+def time_limit_s(text: str) -> int:
     """Seconds of Slurm's times: minutes, minutes:seconds, [days-]hours[:minutes[:seconds]]."""
     if not re.fullmatch(r"([0-9]+-)?[0-9]+(:[0-9]+){0,2}", text):
         return 0

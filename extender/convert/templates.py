@@ -1,10 +1,12 @@
 """Pod templates of all kinds: their place in an object, and common conversions."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
-from extender.convert.fields import Manifest
+from extender.api.demand import GPU_RESOURCES, mig_slices, shares_cards
+from extender.api.names import LABEL_POD_GROUP
+from extender.convert.fields import USUAL, Fields, Lost, Manifest
 
 #: Kinds with a pod template, and its path; a pod is its own.
 _TEMPLATES: Final = {
@@ -73,6 +75,39 @@ def drop_scheduler(template: Manifest, names: tuple[str, ...]) -> None:
     spec = template.get("spec") or {}
     if spec.get("schedulerName") in names:
         del spec["schedulerName"]
+
+
+def has_gpus(template: Manifest) -> bool:
+    """Whether pods of the converted template request GPUs, in Ballast's words."""
+    notes = (template.get("metadata") or {}).get("annotations") or {}
+    asked = {
+        name
+        for container in containers_of(template)
+        for field in ("requests", "limits")
+        for name in (container.get("resources") or {}).get(field) or ()
+    }
+    return not asked.isdisjoint(GPU_RESOURCES) or shares_cards(notes) or any(map(mig_slices, asked))
+
+
+def join_group(template: Manifest, keys: tuple[str, ...]) -> None:
+    """Name the pods' group by our label if one of these annotations names it."""
+    notes = (template.get("metadata") or {}).get("annotations") or {}
+    if name := next((notes[key] for key in keys if notes.get(key)), ""):
+        label(template, LABEL_POD_GROUP, str(name))
+
+
+def unread(made: Manifest, prefix: str, known: Container[str]) -> Iterator[Lost]:
+    """The unknown labels and annotations with this prefix, on the workload or its pods."""
+    metas = [each.get("metadata") or {} for each in (made, template_of(made))]
+    found = {
+        key: value
+        for meta in metas
+        for field in ("labels", "annotations")
+        for key, value in (meta.get(field) or {}).items()
+    }
+    for key in sorted(found):
+        if key.startswith(prefix) and key not in known:
+            yield Lost(Fields(made).named, f"{key}={found[key]}", USUAL)
 
 
 def note(template: Manifest, key: str, value: str) -> None:

@@ -8,11 +8,26 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from extender.api.names import LABEL_POD_GROUP, LABEL_PROJECT, LABEL_SUB_GROUP, NVIDIA_GPU
-from extender.convert.fields import Converted, Fields, Lost, Manifest, Served, new_object
+from extender.convert.fields import Converted, Fields, Lost, Manifest, Served, group_of, new_object
 from extender.convert.hami import Words, change
-from extender.convert.queues import Draft, build, dns_name, namespaces_by, quantity_of
+from extender.convert.queues import (
+    Draft,
+    add_namespaces,
+    build,
+    dns_name,
+    namespaces_by,
+    quantity_of,
+)
 from extender.convert.shapes import TEMPLATE, WORKLOAD, shaped
-from extender.convert.templates import adopted, drop_scheduler, is_workload, label, template_of
+from extender.convert.templates import (
+    adopted,
+    drop_scheduler,
+    has_gpus,
+    is_workload,
+    join_group,
+    label,
+    template_of,
+)
 
 LIVE: Final = (
     Served("scheduling.volcano.sh", "queues", ("v1beta1",)),
@@ -22,6 +37,8 @@ LIVE: Final = (
 SCHEDULERS: Final = ("volcano",)
 _VGPU: Final = Words("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores")
 _QUEUE_KEYS: Final = ("volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
+#: Annotations of pods that name their PodGroup.
+_GROUP_NOTES: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 #: Volcano's own queue, for workloads that name no other.
 _ROOT: Final = ("root", "")
 
@@ -77,14 +94,14 @@ _SHAPES: Final = {
 def convert(objects: Iterable[Manifest]) -> Converted:
     """Convert all objects."""
     done, listed = Converted(), list(shaped(objects, _SHAPES))
-    drafts: dict[str, Draft] = {}
-    used: list[tuple[str, str]] = list(namespaces_by(listed, _QUEUE_KEYS))
+    drafts: list[Draft] = []
+    used = list(namespaces_by(listed, _QUEUE_KEYS))
     for manifest in listed:
-        group, kind = str(manifest.get("apiVersion", "")).partition("/")[0], manifest.get("kind")
+        group, kind = group_of(manifest), manifest.get("kind")
         if group == "scheduling.volcano.sh" and kind == "Queue":
             draft = _queue(manifest, done)
             if draft.name not in _ROOT:
-                drafts[draft.name] = draft
+                drafts.append(draft)
         elif group == "scheduling.volcano.sh" and kind == "PodGroup":
             done.objects.append(_pod_group(manifest, done, used))
         elif group == "batch.volcano.sh" and kind == "Job":
@@ -92,13 +109,12 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif is_workload(manifest):
             workload = adopted(manifest, SCHEDULERS)
             change(template_of(workload), _VGPU, Fields(manifest).named, done)
+            join_group(template_of(workload), _GROUP_NOTES)
             done.objects.append(workload)
         else:
-            done.notes.append(f"{Fields(manifest).named} is not an object of Volcano: left out")
-    for queue, space in used:
-        if queue in drafts and space:
-            drafts[queue].namespaces.append(space)
-    build(drafts.values(), done, has_namespaces=False)
+            done.leave_out(manifest, "Volcano")
+    add_namespaces(drafts, used)
+    build(drafts, done, has_namespaces=False)
     return done
 
 
@@ -171,43 +187,61 @@ def _job(manifest: Manifest, done: Converted, used: list[tuple[str, str]]) -> li
     # A plugin without arguments is an empty list, but still enabled.
     for plugin in each.take("spec.plugins") or {}:
         done.lost.append(Lost(each.named, f"spec.plugins.{plugin}", _WHY["spec.plugins"]))
-    spec: Manifest = {"minMember": least}
+    spec: Manifest = {}
     if queue and queue != "default":
         spec["project"] = dns_name(queue)
         used.append((queue, each.namespace))
     if priority:
         spec["priorityClassName"] = priority
-    if len(tasks) > 1:
-        spec["subGroups"] = [
-            {"name": dns_name(task["name"]),
-             "minMember": task.get("minAvailable", task.get("replicas", 1))}
-            for task in tasks
-        ]  # fmt: skip
-        least_of_all = sum(each_of["minMember"] for each_of in spec["subGroups"])
-        if least < least_of_all:
-            why = "every task keeps its own minimum here: the sum of them is the group's"
-            done.lost.append(Lost(each.named, f"spec.minAvailable={least}", why))
-            spec["minMember"] = least_of_all
-    objects = [_group(each, spec)]
-    for task in tasks:
-        objects.append(_task(each, task, queue, done, is_one_of_many=len(tasks) > 1))
+    templates = [_template(each, task, queue, done) for task in tasks]
+    members = [task for task, template in zip(tasks, templates, strict=True) if has_gpus(template)]
+    objects = [_group(each, spec | _minimums(each, tasks, members, least, done))] if members else []
+    if tasks and not members:
+        why = "no task requests GPUs, and pods without GPUs do not wait for each other"
+        done.lost.append(Lost(each.named, f"spec.minAvailable={least}", why))
+    for task, template in zip(tasks, templates, strict=True):
+        if task in members:
+            label(template, LABEL_POD_GROUP, each.name)
+        if task in members and len(members) > 1:
+            label(template, LABEL_SUB_GROUP, dns_name(task["name"]))
+        objects.append(_task(each, task, template, is_one_of_many=len(tasks) > 1))
         objects[-1]["spec"] |= {"backoffLimit": retries} if retries is not None else {}
         objects[-1]["spec"] |= {"ttlSecondsAfterFinished": ttl} if ttl is not None else {}
     done.lost += each.lost(_WHY)
     return objects
 
 
-def _task(
-    each: Fields, task: Manifest, queue: Any, done: Converted, *, is_one_of_many: bool
+def _minimums(
+    each: Fields, tasks: list[Manifest], members: list[Manifest], least: int, done: Converted
 ) -> Manifest:
-    template = copy.deepcopy(task.get("template") or {})
+    """The minimum of the group of these tasks, and its sub-groups; only pods with GPUs count."""
+    counted = least
+    for task in tasks:
+        if task not in members:
+            why = "it requests no GPU, so its pods start at once and the group does not count them"
+            done.lost.append(Lost(each.named, f"tasks.{task['name']}", why))
+            counted -= task.get("replicas", 1)
+    if len(members) == 1:
+        return {"minMember": max(1, counted)}
+    minimums: dict[str, int] = {
+        dns_name(task["name"]): task["minAvailable" if "minAvailable" in task else "replicas"]
+        for task in ({"replicas": 1, **each_of} for each_of in members)
+    }
+    least_of_all = sum(minimums.values())
+    if counted < least_of_all:
+        why = "every task keeps its own minimum here: the sum of them is the group's"
+        done.lost.append(Lost(each.named, f"spec.minAvailable={least}", why))
+    sub_groups = [{"name": name, "minMember": n} for name, n in minimums.items()]
+    return {"minMember": max(counted, least_of_all), "subGroups": sub_groups}
+
+
+def _template(each: Fields, task: Manifest, queue: Any, done: Converted) -> Manifest:
+    """The task's pod template in Ballast's words, without its group."""
+    template: Manifest = copy.deepcopy(task.get("template") or {})
     drop_scheduler(template, SCHEDULERS)
     change(template, _VGPU, each.named, done)
-    label(template, LABEL_POD_GROUP, each.name)
     if queue and queue != "default":
         label(template, LABEL_PROJECT, dns_name(queue))
-    if is_one_of_many:
-        label(template, LABEL_SUB_GROUP, dns_name(task["name"]))
     spec = template.setdefault("spec", {})
     if spec.get("restartPolicy", "Always") == "Always":
         spec["restartPolicy"] = "Never"
@@ -215,6 +249,10 @@ def _task(
         if task.get(key):
             why = "a Job restarts by its backoffLimit and podFailurePolicy, and waits for no other"
             done.lost.append(Lost(each.named, f"tasks.{task['name']}.{key}", why))
+    return template
+
+
+def _task(each: Fields, task: Manifest, template: Manifest, *, is_one_of_many: bool) -> Manifest:
     n = task.get("replicas", 1)
     name = f"{each.name}-{dns_name(task['name'])}" if is_one_of_many else each.name
     of_job = {"parallelism": n, "completions": n, "template": template}

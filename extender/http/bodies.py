@@ -22,7 +22,7 @@ BODY_TIMEOUT_S: Final = 5.0
 JSON: Final = "application/json"
 
 
-class _Room:
+class _ByteBudget:
     """A budget of bytes; a reader that needs more than is left waits, in no particular order."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class BodyReader:
     """Reads the bodies of one app."""
 
     def __init__(self) -> None:
-        self._ordinary, self._long = _Room(), _Room()
+        self._ordinary, self._long = _ByteBudget(), _ByteBudget()
 
     async def read(self, request: web.Request) -> bytes:
         """The body; raises the HTTP error that says why it is not read."""
@@ -63,7 +63,7 @@ class BodyReader:
     async def _read(self, request: web.Request) -> bytes:
         parts: list[bytes] = []
         size, may_be = 0, min(request.content_length or MAX_BODY_BYTES, MAX_BODY_BYTES)
-        room = self._ordinary if may_be <= ORDINARY_BODY_BYTES else self._long
+        budget = self._ordinary if may_be <= ORDINARY_BODY_BYTES else self._long
         async with AsyncExitStack() as taken:
             while part := await request.content.readany():
                 was_short = size <= SHORT_BODY_BYTES
@@ -72,6 +72,6 @@ class BodyReader:
                 if size > MAX_BODY_BYTES:
                     raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, size)
                 if was_short and size > SHORT_BODY_BYTES:
-                    await room.take(may_be)
-                    taken.push_async_callback(room.give, may_be)
+                    await budget.take(may_be)
+                    taken.push_async_callback(budget.give, may_be)
             return b"".join(parts)

@@ -13,6 +13,7 @@ from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuDepartment, GpuNode, GpuNodePool, GpuProject, Row
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.units import UnitError, parse_gpus
+from extender.api.versions import is_older
 from extender.state.model import department_queue
 from extender.state.nodes import CardTable, RowIndex
 from extender.state.queues import Queues
@@ -218,11 +219,9 @@ class Book:
 
 
 def _is_older(node: GpuNode, known: GpuNode) -> bool:
-    """Whether `known` is a later version of the same object (versions count up, KEP-5504)."""
-    ours, theirs = known.metadata.resource_version, node.metadata.resource_version
-    if known.metadata.uid != node.metadata.uid or not (ours.isdigit() and theirs.isdigit()):
-        return False
-    return int(theirs) < int(ours)
+    """Whether `known` is a later version of the same object."""
+    meta, other = node.metadata, known.metadata
+    return meta.uid == other.uid and is_older(meta.resource_version, other.resource_version)
 
 
 def _read_fair_shares(queue: GpuProject | GpuDepartment) -> dict[str, int]:

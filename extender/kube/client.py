@@ -211,7 +211,6 @@ class Client(Transport):
         name: str,
         ops: Sequence[Mapping[str, object]],
         namespace: str = "",
-        subresource: str = "",
         *,
         resource_version: str = "",
     ) -> T:
@@ -222,7 +221,7 @@ class Client(Transport):
         # A `test` operation on it would be answered with 422, as an invalid patch.
         where = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
         whole = [where, *ops] if resource_version else ops
-        target = _target_of(resource, namespace, name, subresource)
+        target = _target_of(resource, namespace, name)
         return await self._patch(resource, target, whole, JSON_PATCH)
 
     async def apply(

@@ -20,6 +20,7 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from extender.api.objects import Lease, LeaseSpec
+from extender.api.versions import version_number
 from extender.kube.backoff import Backoff
 from extender.kube.client import MERGE_PATCH, Client
 from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
@@ -29,7 +30,7 @@ from extender.kube.wire import decode_object
 
 RELEASE_DEADLINE_S: Final = 2.0
 _CANCEL_AGAIN_S: Final = 0.5
-#: 2024-01-01 in Unix minutes; see `_first_transitions`.
+#: 2024-01-01 in Unix minutes; see `first_transitions`.
 _EPOCH_MINUTES: Final = 28_401_120
 
 _log = structlog.get_logger(__name__)
@@ -144,7 +145,7 @@ class Election:
                 await self._keep(leadership, task)
                 has_ended = task.done()
             finally:
-                await _end(task)
+                await end_task(task)
                 _LEADING.labels(self._name).set(0)
                 _log.info("stopped leading", lease=self._name, identity=self._identity)
                 await self._release(leadership)
@@ -179,7 +180,7 @@ class Election:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            spec = self._record(max(_first_transitions(), self._most_transitions + 1))
+            spec = self._record(max(first_transitions(), self._most_transitions + 1))
             return await self._take(spec, exists=False)
         self._observe(lease)
         held = lease.spec
@@ -237,7 +238,7 @@ class Election:
         except NotFound:
             leadership.end()
             return
-        is_older = _number(lease.metadata.resource_version) < _number(self._version)
+        is_older = version_number(lease.metadata.resource_version) < version_number(self._version)
         self._observe(lease)
         held = lease.spec
         is_ours = (held.holder_identity, held.lease_transitions) == (
@@ -302,11 +303,7 @@ class Election:
         return decode_object(LEASES, await self._client.send(call))
 
 
-def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else 0
-
-
-def _first_transitions() -> int:
+def first_transitions() -> int:
     """The first number of a new Lease: minutes since 2024.
 
     Plans are numbered by it. If the Lease is deleted, the new one must not repeat the numbers of
@@ -315,7 +312,7 @@ def _first_transitions() -> int:
     return max(1, int(time.time()) // 60 - _EPOCH_MINUTES)
 
 
-async def _end(task: "asyncio.Future[None]") -> None:
+async def end_task(task: "asyncio.Future[None]") -> None:
     """Cancel the task and wait until it has ended; the caller reads its exception.
 
     Cancelling once is not always enough: if children of a task group fail while it is being

@@ -9,6 +9,7 @@ import asyncio
 import structlog
 
 from extender.api.objects import ObjectMeta
+from extender.api.versions import version_number
 from extender.kube.errors import Expired, Restored, Unavailable
 from extender.kube.wire import Identity
 
@@ -32,11 +33,11 @@ class Versions:
 
     def is_behind(self, version: str) -> bool:
         """Whether a newer version was seen."""
-        return _number(version) < self._newest
+        return version_number(version) < self._newest
 
     def has(self, version: str) -> bool:
         """Whether all changes up to this version were delivered."""
-        return 0 < _number(version) <= _number(self.current)
+        return 0 < version_number(version) <= version_number(self.current)
 
     def take_list(self, version: str) -> None:
         """Raise Unavailable for a list older than what was seen: its server lags."""
@@ -44,13 +45,13 @@ class Versions:
             now = asyncio.get_running_loop().time()
             if self._stale_since is None:
                 self._stale_since = now
-            message = f"list of {self._plural}: is at version {_number(version)}"
+            message = f"list of {self._plural}: is at version {version_number(version)}"
             message += f", {self._newest} was seen before"
             if now - self._stale_since < self._stale_s:
                 raise Unavailable(message, reason="StaleList")
             self._take_as_restored(message)
         self._stale_since = None
-        self._newest = _number(version)
+        self._newest = version_number(version)
 
     def check_listed(
         self, identity: Identity | ObjectMeta, delivered: tuple[str, str] | None
@@ -61,10 +62,10 @@ class Versions:
         version) or newer than `current`; anything else is from an earlier time.
         """
         version = identity.resource_version
-        is_new = _number(version) > _number(self.current)
+        is_new = version_number(version) > version_number(self.current)
         if is_new or delivered == (identity.uid, version):
             return
-        if self.current and _number(version):
+        if self.current and version_number(version):
             name = f"{identity.namespace}/{identity.name}"
             have = f"version {version} of {name} came after {self.current}"
             self._take_as_restored(f"list of {self._plural}: {have}")
@@ -75,7 +76,7 @@ class Versions:
             message = f"watch of {self._plural}: {version} after {self._newest}"
             raise Expired(message, reason="StaleWatch")
         self.current = version
-        self._newest = max(self._newest, _number(version))
+        self._newest = max(self._newest, version_number(version))
 
     def _take_as_restored(self, message: str) -> None:
         if self._ends_on_restore:
@@ -83,8 +84,3 @@ class Versions:
         _log.warning("the cluster's store went back in time", error=message)
         # The list is the truth now, and comparisons with earlier versions are meaningless.
         self._newest, self.current, self._stale_since = 0, "", None
-
-
-def _number(version: str) -> int:
-    """A resourceVersion as a number; 0, the oldest, if it is none."""
-    return int(version) if version.isascii() and version.isdigit() else 0

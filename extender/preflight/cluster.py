@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from extender.api.kinds import GpuNodePool
-from extender.api.names import GROUP, PRIORITY_CLASSES
+from extender.api.names import GROUP, LABEL_MANAGED, PRIORITY_CLASSES
 from extender.preflight.devices import check_devices
 from extender.preflight.facts import Facts
 from extender.preflight.findings import PreflightFinding, State, some
@@ -47,6 +47,7 @@ def check_cluster(facts: Facts) -> Iterator[PreflightFinding]:
     yield _version(facts)
     yield _rights(facts)
     yield from _neighbours(facts)
+    yield from _deschedulers(facts)
     yield from _autoscalers(facts)
     yield from check_devices(facts)
     yield _priority_classes(facts)
@@ -94,6 +95,21 @@ def _neighbours(facts: Facts) -> Iterator[PreflightFinding]:
         yield PreflightFinding("other schedulers", State.WARN, f"{name} is installed", advice)
     if not there:
         yield PreflightFinding("other schedulers", State.OK, "none known")
+
+
+def _deschedulers(facts: Facts) -> Iterator[PreflightFinding]:
+    """Deschedulers by their policies, which should leave out the namespaces of projects."""
+    for each in facts.descheduling:
+        found = f"ConfigMap {each.metadata.namespace}/{each.metadata.name}"
+        if any(LABEL_MANAGED in text for text in (each.data or {}).values()):
+            yield PreflightFinding("descheduler", State.OK, f"{found} names {LABEL_MANAGED}")
+        else:
+            advice = (
+                "it evicts pods that Ballast packs: exclude the namespaces of projects by"
+                f" namespaceLabelSelector, {LABEL_MANAGED} DoesNotExist (docs/platforms.md)"
+            )
+            found = f"{found} has a policy that includes the namespaces of projects"
+            yield PreflightFinding("descheduler", State.WARN, found, advice)
 
 
 def _autoscalers(facts: Facts) -> Iterator[PreflightFinding]:
@@ -160,8 +176,12 @@ def _default_class(facts: Facts) -> Iterator[PreflightFinding]:
 def _admission(facts: Facts) -> Iterator[PreflightFinding]:
     if GROUP not in facts.groups or facts.lacks("validatingadmissionpolicies"):
         return
-    names = {each.metadata.name for each in facts.policies}
-    if "gpu-pods.ballast.dev" not in names:
+    names = {each.metadata.name for each in (*facts.policies, *facts.webhooks)}
+    is_known = not facts.lacks("mutatingwebhookconfigurations")
+    if is_known and not any(name.startswith("ballast-") or GROUP in name for name in names):
+        advice = "apply an overlay: the CRDs alone do nothing (docs/install.md)"
+        yield PreflightFinding("policies", State.OK, "only Ballast's CRDs are installed", advice)
+    elif "gpu-pods.ballast.dev" not in names:
         found = "Ballast is installed without the policy gpu-pods.ballast.dev"
         advice = "apply the overlay again and read what was refused"
         yield PreflightFinding("policies", State.FAIL, found, advice)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from extender.api.claims import driver_of_cards
+from extender.api.claims import UNSUPPORTED, driver_of_cards
 from extender.api.names import LABEL_CARDS_OF, LABEL_NODE_AGENT, NO_AGENT, NVIDIA_GPU
 from extender.preflight.facts import PRESENT, Facts
 from extender.preflight.findings import PreflightFinding, State, some
@@ -28,7 +28,9 @@ def _classes(facts: Facts) -> Iterator[PreflightFinding]:
     unmarked = [
         each.metadata.name
         for each in facts.device_classes
-        if driver_of_cards(each) is None and "gpu" in each.metadata.name
+        if driver_of_cards(each) is None
+        and "gpu" in each.metadata.name
+        and each.metadata.name not in UNSUPPORTED
     ]
     if unmarked:
         found = f"DeviceClasses {some(unmarked)} are not understood, and claims for them refused"

@@ -17,6 +17,8 @@ from extender.kube.resources import DRA_PATH
 T = TypeVar("T")
 PAGE: Final = 500
 _FORBIDDEN: Final = 403
+#: Part of the names of namespaces where a descheduler is looked for, beside kube-system.
+DESCHEDULER: Final = "descheduler"
 #: Rights that the installation needs: verb, API group, resource.
 RIGHTS: Final = (
     ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
@@ -102,6 +104,11 @@ class Named(Struct):
     metadata: ObjectMeta
 
 
+class ConfigMap(Struct):
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
 class DefaultingClass(PriorityClass, rename="camel"):
     global_default: bool = False
 
@@ -148,6 +155,8 @@ class Facts(Struct):
     slices: list[ResourceSlice] = field(default_factory=list)
     webhooks: list[Named] = field(default_factory=list)
     policies: list[Named] = field(default_factory=list)
+    #: Policies of deschedulers.
+    descheduling: list[ConfigMap] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
     #: Missing rights for the installation: "create clusterroles".
@@ -158,6 +167,11 @@ class Facts(Struct):
     def lacks(self, resource: str) -> bool:
         """Whether objects of this resource could not be read."""
         return any(each.startswith(f"{resource}: ") for each in self.unread)
+
+
+def _is_descheduling(found: ConfigMap) -> bool:
+    """Whether it has a policy of a descheduler."""
+    return any("DeschedulerPolicy" in text for text in (found.data or {}).values())
 
 
 class FactsReader:
@@ -190,6 +204,10 @@ class FactsReader:
             policies=await self._list(f"{admission}/validatingadmissionpolicies", Named),
             lacking=await self._lacking(),
         )
+        for each in facts.namespaces:
+            if DESCHEDULER in each.metadata.name or each.metadata.name == "kube-system":
+                path = f"/api/v1/namespaces/{each.metadata.name}/configmaps"
+                facts.descheduling += filter(_is_descheduling, await self._list(path, ConfigMap))
         for name in sorted(wanted):
             facts.jobs += await self._list(f"/apis/batch/v1/namespaces/{name}/jobs", Job)
             path = f"/apis/policy/v1/namespaces/{name}/poddisruptionbudgets"

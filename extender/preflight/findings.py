@@ -4,6 +4,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from extender.api.listing import listed
+
 
 class State(Enum):
     """OK; WARN: it works with restrictions; FAIL: it does not work."""
@@ -24,6 +26,4 @@ class PreflightFinding(Struct, frozen=True):
 
 def some(names: list[str], at_most: int = 3) -> str:
     """The first few names, and the number of further ones."""
-    shown = ", ".join(sorted(names)[:at_most])
-    more = len(names) - at_most
-    return f"{shown} and {more} more" if more > 0 else shown
+    return listed(sorted(names), at_most)

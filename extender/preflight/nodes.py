@@ -14,9 +14,8 @@ from extender.api.names import (
 from extender.preflight.devices import has_published_cards
 from extender.preflight.facts import PRESENT, Facts, Node
 from extender.preflight.findings import PreflightFinding, State, some
+from extender.state.fleet.inventory import is_replicated
 
-REPLICAS: Final = "nvidia.com/gpu.replicas"
-STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 #: Cloud providers' labels of GPU nodes, with or without NVIDIA's.
 CLOUD_LABELS: Final = ("cloud.google.com/gke-accelerator", "kubernetes.azure.com/accelerator")
@@ -84,16 +83,8 @@ def _plugin(nodes: list[Node]) -> PreflightFinding:
     return PreflightFinding("device plugin", State.OK, "all GPU nodes")
 
 
-def _is_replicated(node: Node) -> bool:
-    """Whether the device plugin gives one card to several pods."""
-    replicas = node.labels.get(REPLICAS, "")
-    return (replicas.isascii() and replicas.isdecimal() and int(replicas) > 1) or node.labels.get(
-        STRATEGY, "none"
-    ) not in ("", "none")
-
-
 def _sharing(nodes: list[Node]) -> Iterator[PreflightFinding]:
-    replicated = [each.name for each in nodes if _is_replicated(each)]
+    replicated = [each.name for each in nodes if is_replicated(each.labels)]
     if replicated:
         found = f"time-slicing or MPS of the device plugin on {some(replicated)}"
         advice = (

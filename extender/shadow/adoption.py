@@ -12,14 +12,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from extender.api import names
-from extender.api.demand import (
-    GROUP_LABELS,
-    MIN_MEMBER_KEYS,
-    PROJECT_LABELS,
-    Demand,
-    first_of,
-    read_demand,
-)
+from extender.api.aliases import GROUP_LABELS, MIN_MEMBER_KEYS, PROJECT_LABELS, first_of
+from extender.api.demand import Demand, read_demand
 from extender.api.events import Upserted
 from extender.api.kinds import (
     CardShare,

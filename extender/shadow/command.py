@@ -84,7 +84,7 @@ def shadow(
     record = ask(where, lambda client: watch(client, queues, window, _tell))
     report = record.report()
     if not echo_data(output, msgspec.to_builtins(report)):
-        _print(report)
+        print_report(report)
     if html is not None:
         from extender.shadow.page import as_html
 
@@ -123,7 +123,8 @@ def _count(n: int | str, thing: str) -> str:
     return f"{n} {thing}" if str(n) == "1" else f"{n} {thing}s"
 
 
-def _print(report: "ShadowReport") -> None:
+def print_report(report: "ShadowReport") -> None:
+    """Print the report as tables."""
     from extender.cli.terminal.output import wide_console
     from extender.cli.terminal.show import WIDTH, print_table, safe, table_of
 

@@ -250,7 +250,7 @@ class Record:
             key = _what(each), each.workload, each.beneficiary
             self._keys[key[0]].add(each.workload)
             found.setdefault(key, []).append(each.pod)
-            notes.setdefault(key, each.note)
+            notes.setdefault(key, each.note if isinstance(each, Eviction) else "")
         for key, pods in found.items():
             what, workload, beneficiary = key
             if key in self._stops:

@@ -1,7 +1,7 @@
 """Rows with the columns of FOCUS 1.0 (FinOps Foundation), for cost-management programs. Pure.
 
 One row for each day, project, user, node pool and card model, separately within and above quota.
-Columns that FOCUS requires and an own cluster lacks have the same values in every row.
+Columns that FOCUS requires and that mean nothing in one's own cluster are constant.
 """
 
 from collections.abc import Iterator
@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from extender.api.months import PER_GPU_HOUR
 from extender.api.units import api_time
 from extender.usage.prices import Prices
-from extender.usage.report import PER_GPU_HOUR, Report
+from extender.usage.report import Report
 
 #: The dimensions by which the report must be grouped.
 BY: Final = ("day", "project", "user", "pool", "model")

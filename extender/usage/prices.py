@@ -2,10 +2,10 @@
 
 ```yaml
 currency: EUR
-gpuHour: "2.10"          # any card model that is not named
-overQuotaGpuHour: "0.70" # absent: as gpuHour
+gpuHour: 2.10          # any card model that is not named
+overQuotaGpuHour: 0.70 # absent: as gpuHour
 models:
-  NVIDIA-A100-SXM4-80GB: {gpuHour: "3.20", overQuotaGpuHour: "1.10"}
+  NVIDIA-A100-SXM4-80GB: {gpuHour: 3.20, overQuotaGpuHour: 1.10}
 ```
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import yaml
 from msgspec import Struct, field
 
 #: The precision of an amount of money.
@@ -53,19 +54,25 @@ class Prices(Price, rename="camel", forbid_unknown_fields=True, kw_only=True):
 def read_prices(path: Path) -> Prices:
     """The prices in the file. Raises PriceError with a sentence for the user."""
     try:
-        prices = msgspec.yaml.decode(path.read_bytes(), type=Prices)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise PriceError(f"{path}: {error}") from None
-    for price in (prices, *prices.models.values()):
-        for is_over_quota in (False, True):
-            _check(path, price, is_over_quota)
+        # Every scalar is read as text: a float would not be the number that was written.
+        prices = msgspec.convert(yaml.load(path.read_bytes(), yaml.BaseLoader), Prices)  # noqa: S506
+    except msgspec.ValidationError as error:
+        accepted = "currency, gpuHour, overQuotaGpuHour, and models with the latter two for each"
+        raise PriceError(f"{path}: {error}; accepted: {accepted}") from None
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise PriceError(f"{path}: {' '.join(str(error).split())}") from None
+    for place, price in (("", prices), *((f"models.{m}.", p) for m, p in prices.models.items())):
+        _check(path, f"{place}gpuHour", price.gpu_hour)
+        if price.over_quota_gpu_hour is not None:
+            _check(path, f"{place}overQuotaGpuHour", price.over_quota_gpu_hour)
     return prices
 
 
-def _check(path: Path, price: Price, is_over_quota: bool) -> None:
+def _check(path: Path, field_name: str, text: str) -> None:
     try:
-        amount = price.of(is_over_quota=is_over_quota)
+        amount = Decimal(text)
     except InvalidOperation:
         amount = Decimal(-1)
     if not amount.is_finite() or amount < 0:
-        raise PriceError(f'{path}: a price is a decimal of 0 or more in quotes, such as "2.10"')
+        accepted = "a decimal of 0 or more, such as 2.10"
+        raise PriceError(f"{path}: {field_name}: {text[:40]!r} is not {accepted}")

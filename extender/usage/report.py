@@ -13,13 +13,12 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.kinds import GpuUsageSpec
+from extender.api.months import PER_GPU_HOUR
 from extender.api.usage_kinds import HOURS
 from extender.usage.integral import HOUR_S, day_of
 from extender.usage.prices import Prices
 from extender.usage.record import PROJECT
 
-#: Milli-GPU-seconds in a GPU-hour.
-PER_GPU_HOUR: Final = 3_600_000
 #: Longest duration of a booking in seconds: during it, records may disagree about its hours.
 _BOOKING_S: Final = 180
 #: Dimensions by which a report can be grouped.

@@ -242,8 +242,9 @@ class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
 class Change(Answer):
     """A difference between the two decisions for one workload.
 
-    `what` is `starts`, `waits`, `stops`, `moves` or `cannot move`; `lost` are the GPU-hours of work
-    that stopped or moved pods have to repeat.
+    `what` is `starts`, `waits`, `stops`, `moves`, `cannot move` or, where it stops or moves only
+    without the change, `stays`; `lost` are the GPU-hours of work that stopped or moved
+    pods have to repeat.
     """
 
     what: str

@@ -29,7 +29,7 @@ from extender.view.answers import (
 )
 from extender.view.forecast import MOST_WORKLOADS, Foresight, Outlook
 from extender.view.line import NOT_IN_LINE
-from extender.view.picture import BadChangeError, Picture, admission_of, starts
+from extender.view.picture import BadChangeError, Picture, admission_of, queues_of, starts
 from extender.view.simulate import apply, compare
 
 #: As many as a `Job` of a simulation may have.
@@ -57,7 +57,7 @@ def wanted_of(
     """The workloads in `spec` by key, in order; None without GPU pods. Raises BadChangeError."""
     found: dict[str, WorkloadView | None] = {}
     if len(spec.workloads) > MOST_WANTED:
-        raise BadChangeError(f"{len(spec.workloads)} workloads are asked about; 100 can be")
+        raise BadChangeError(f"{len(spec.workloads)} workloads are given; at most 100 are accepted")
     for ix, asked in enumerate(spec.workloads):
         key = f"{asked.namespace}/{asked.name}"
         if key in found or key in snapshot.workloads:
@@ -153,7 +153,7 @@ def _holds_after(picture: Picture) -> Counter[tuple[str, str]]:
     for key, node, milli in changes:
         ix, workload = snapshot.nodes.ix_of(node), snapshot.workloads.get(key)
         if ix is not None and workload is not None:
-            for queue in _lineage(snapshot, workload):
+            for queue in queues_of(snapshot, workload):
                 holds[queue, snapshot.nodes.pool[ix]] += milli
     return holds
 
@@ -168,19 +168,11 @@ def _is_within_quota(
         snapshot.nodes.ix_of(placement.node) for placement in (given.placements if given else ())
     )
     pools = {snapshot.nodes.pool[ix] for ix in ixs if ix is not None}
-    keys = [(queue, pool) for queue in _lineage(snapshot, workload) for pool in pools]
+    keys = [(queue, pool) for queue in queues_of(snapshot, workload) for pool in pools]
     shares = picture.plan.shares
     return bool(keys) and all(
         key in shares and holds[key] <= shares[key].quota[GPU] for key in keys
     )
-
-
-def _lineage(snapshot: Snapshot, workload: WorkloadView) -> Iterator[str]:
-    """The workload's project, and the queues above it."""
-    queue = snapshot.queues.get(workload.project)
-    while queue is not None:
-        yield queue.name
-        queue = snapshot.queues.get(queue.parent)
 
 
 class _Finished(Exception):  # noqa: N818 (it ends a run, and is no error)

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from extender.view.picture import Picture
 
 Figure = TypeVar("Figure", str, int)
+#: The longest message beside the figures of a change in a terminal.
+_SHORT: Final = 30
 #: The sign of each change.
-_SIGNS: Final = {
+SIGNS: Final = {
     "starts": "[green]+[/green]",
     "stops": "[red]-[/red]",
     "moves": "[yellow]~[/yellow]",
+    "stays": "[green]=[/green]",
     "waits": "[yellow].[/yellow]",
     "cannot move": "[red]![/red]",
 }
@@ -59,16 +62,16 @@ _SIGNS: Final = {
 def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...]) -> None:
     """Show how the next decision would differ; nothing is changed.
 
-    Every option may be given more than once. A project may be written PROJECT/NODEPOOL. The exit
-    code is 5 if work would stop or a drain would hang, so that a pipeline can check a change of
-    quotas, and 1 if there is no answer.
+    Every option may be given more than once. --quota and --limit take a department, too, and a name
+    may be written NAME/NODEPOOL. The exit code is 5 if work would stop or a drain would hang, so
+    that a pipeline can check a change of quotas, and 1 if there is no answer.
     """
     from extender.cli.terminal.exits import OK, STOPS
     from extender.cli.terminal.show import show_object
 
     spec = _spec(given)
     answer = _on_file(file, spec) if file else _on_cluster(where, spec)
-    show_object(How(output), answer, _print, "simulation")
+    show_object(How(output), answer, print_changes, "simulation")
     worst = {change["what"] for change in answer["status"].get("changes", ())}
     raise SystemExit(STOPS if worst & {"stops", "cannot move"} else OK)
 
@@ -179,7 +182,8 @@ def _job(text: str) -> dict[str, Any]:
     return {"project": project, "pods": int(pods), "gpus": gpus}
 
 
-def _print(answer: dict[str, Any]) -> None:
+def print_changes(answer: dict[str, Any]) -> None:
+    """Print what a simulation changes: in a terminal, sentences are below the figures."""
     from rich.table import Table
 
     from extender.cli.terminal.output import wide_console
@@ -187,16 +191,17 @@ def _print(answer: dict[str, Any]) -> None:
 
     status, out = answer["status"], wide_console(WIDTH)
     table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(2):
+        table.add_column(no_wrap=True)
     for change in status.get("changes", ()):
         lost = f"loses {change['lost']} GPU-h" if change.get("lost") else ""
-        table.add_row(
-            f" {_SIGNS.get(change['what'], ' ')}",
-            safe(change["workload"]),
-            safe(change["what"]),
-            gpus(change["request"]),
-            lost,
-            safe(change.get("message", "")),
-        )
+        words = [safe(change["what"]), gpus(change["request"]), lost]
+        message = safe(change.get("message", ""))
+        sign = f" {SIGNS.get(change['what'], ' ')}"
+        if out.is_terminal:
+            figures, gap = "  ".join(filter(None, words)), "\n" if len(message) > _SHORT else "  "
+            words, message = [], f"{figures}{gap}{message}".rstrip()
+        table.add_row(sign, safe(change["workload"]), *words, message)
     if table.row_count:
         print_table(table)
     else:

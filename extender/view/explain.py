@@ -5,12 +5,13 @@ implementation of a rule: a check runs the stages up to one and reports their re
 shown only if the workload was placed in the changed snapshot.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace as replaced
 
 from extender.api.reasons import SENTENCES, Reason, Refused
+from extender.api.selectors import lacking
 from extender.api.units import count_gpus, format_gpus
 from extender.policy.placement.explain import NEVER, help_for
 from extender.policy.plan import Stage
@@ -22,6 +23,7 @@ from extender.view.answers import (
     Explanation,
     Metadata,
     Outcome,
+    QueueFigures,
     State,
 )
 from extender.view.figures import figures_of
@@ -29,7 +31,9 @@ from extender.view.line import NOT_IN_LINE, as_time, place_of
 from extender.view.picture import Picture, asked_memory, is_limited, starts, waits
 from extender.view.ways_out import IsLate, Trial, ways_out
 
-_NO_ROOM_ABOVE: Final = "no other queue is so far above its share that its pods would make the room"
+_NO_ROOM_ABOVE: Final = (
+    "no other queue is so far above its share that its pods would make enough room"
+)
 #: The stages, with their names for users.
 _STAGES: Final[tuple[tuple[Stage, str], ...]] = (
     ("allocate", "room now"),
@@ -88,22 +92,34 @@ def explain(
     )
     if n_waiting:
         answer.waits_since = as_time(workload.waits_since or workload.created_at)
-    # The pools of its running pods, else those that it may use.
-    placed = list(filter(None, map(picture.snapshot.nodes.pool_of, answer.nodes)))
-    figures = [
-        figures_of(workload.project, pool, plan, picture.snapshot)
-        for pool in dict.fromkeys(placed or workload.pools)
-        if (workload.project, pool) in plan.shares
-    ]
+    figures = _figures_of(picture, workload, answer.nodes)
     answer.queue, answer.other_queues = next(iter(figures), None), figures[1:]
     if refused is None:
         return answer
     answer.reason = refused.reason
     answer.message = _plain(refused, workload)
     answer.help = help_for(refused)
+    if refused.reason is Reason.NO_MATCHING_NODE:
+        answer.help += _labels_there(picture, workload)
     answer.agrees = published in ("", answer.reason)
     answer.place = place_of(picture, workload)
     return answer
+
+
+def _labels_there(picture: Picture, workload: WorkloadView) -> str:
+    """The values of a label of the node selector that no node of the workload's pools has with
+    the selector's value; empty if nodes have many, or every label of the selector."""
+    nodes = picture.snapshot.nodes
+    here = [
+        labels
+        for labels, pool in zip(nodes.labels, nodes.pool, strict=True)
+        if pool in workload.pools
+    ]
+    wanted = {pair for pod in workload.pods for pair in pod.constraints.node_selector}
+    for key, _, there in lacking(wanted, here):
+        if there:
+            return f" Nodes of its pools have {key}: {', '.join(there)}."
+    return ""
 
 
 def try_ways(
@@ -125,6 +141,18 @@ def try_ways(
     explanation.ways_out, not_tried = ways_out(Trial(picture, workload, is_late))
     unchecked = [f"checks in pool {pool}" for pool in pools if pool not in by_pool]
     explanation.not_tried = unchecked + not_tried
+
+
+def _figures_of(
+    picture: Picture, workload: WorkloadView, nodes: Iterable[str]
+) -> list[QueueFigures]:
+    """The project's figures in the pools of the workload's nodes, or in those that it may use."""
+    placed = list(filter(None, map(picture.snapshot.nodes.pool_of, nodes)))
+    return [
+        figures_of(workload.project, pool, picture.plan, picture.snapshot)
+        for pool in dict.fromkeys(placed or workload.pools)
+        if (workload.project, pool) in picture.plan.shares
+    ]
 
 
 def _state(workload: WorkloadView, refused: Refused | None, n_waiting: int) -> State:
@@ -170,7 +198,7 @@ def _checks(picture: Picture, workload: WorkloadView, pool: str) -> Iterator[Che
         stages.append(stage)
         plan = here.decided(stages)
         if starts(plan, workload):
-            yield Check(name, "yes", "it gets its place so")
+            yield Check(name, "yes", "this stage places it")
             return
         refused = plan.waits.get(workload.key)
         message = _plain(refused, workload) if refused else "its turn has not come"
@@ -232,7 +260,7 @@ def _why_not(
         milli = sum(pod.held_milli for pod in lower)
         return (
             f"what {workload.project} runs below priority {workload.priority}"
-            f" ({count_gpus(milli)}) would not make the room"
+            f" ({count_gpus(milli)}) would not make enough room"
         )
     return ""
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace as replaced
 
+from extender.api.reasons import Reason
 from extender.api.units import count_gpus
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Admission
@@ -28,7 +29,7 @@ from extender.state.tally import pod_amounts
 from extender.view.ahead import HORIZON_S, MOST_DECISIONS
 from extender.view.answers import Forecast, Word
 from extender.view.line import NOT_IN_LINE, as_time, as_unix_s
-from extender.view.picture import Picture, starts, waits
+from extender.view.picture import Picture, queues_of, starts, waits
 
 #: From the last victim's end to the last pod's binding: two cycles, rows, releases and Bindings.
 START_S: Final = 60
@@ -56,15 +57,13 @@ class Outlook:
     is_cut: bool = False
 
 
-def _unstated_of(
-    picture: Picture, workload: WorkloadView, *, is_waiting: bool | None = None
-) -> Counter[str]:
+def _unstated_of(picture: Picture, workload: WorkloadView, *, is_waiting: bool) -> Counter[str]:
     """Milli-GPU by node pool of the workload's pods that do not state how long they run, or have
     run longer; only of those that are pending, or only of others, if `is_waiting` is given."""
     found: Counter[str] = Counter()
     snapshot, run_s = picture.snapshot, workload.expected_run_s
     for pod in workload.pods if workload.kind != ENDLESS else ():
-        if not pod.demand.is_gpu_work or pod.is_terminating or is_waiting not in (None, waits(pod)):
+        if not pod.demand.is_gpu_work or pod.is_terminating or waits(pod) != is_waiting:
             continue
         if run_s is not None and (not pod.started_at or pod.started_at + run_s > snapshot.now_s):
             continue
@@ -92,7 +91,7 @@ def placed(picture: Picture) -> dict[str, Forecast]:
         word: Word = "promised" if is_owed else "forecast"
         message = "within quota" if is_owed else "it has its place, above its quota"
         if not is_now:
-            message += ", once disruption budgets let go"
+            message += ", once disruption budgets allow it"
         found[workload.key] = Forecast(word, as_time(now_s), as_time(latest_s), message)
     return found
 
@@ -168,7 +167,8 @@ class Foresight:
 
     def _why_unknown(self, workload: WorkloadView) -> str:
         refused, outlook = self.picture.plan.waits.get(workload.key), self.outlook
-        if refused is not None and refused.reason in NOT_IN_LINE:
+        lacks_node = refused is not None and refused.reason is Reason.NO_MATCHING_NODE
+        if refused is not None and (lacks_node or refused.reason in NOT_IN_LINE):
             return f"it gets no place until the cause of {refused.reason} is removed"
         if refused is not None and NEVER in refused.detail:
             return "it will never start as it is"
@@ -218,17 +218,14 @@ def _is_within_quota(
     pool = snapshot.nodes.pool[ix] if ix is not None else ""
     # A nominated pod's cards are held by its row, but not part of the queue's allocation.
     milli = picture.asked_milli(workload, is_waiting_only=True)
-    lineage, queue = [], snapshot.queues.get(workload.project)
-    while queue is not None:
-        lineage.append((queue.name, pool))
-        queue = snapshot.queues.get(queue.parent)
-    for key in lineage:
+    keys = [(queue, pool) for queue in queues_of(snapshot, workload)]
+    for key in keys:
         share = picture.plan.shares.get(key)
         if share is None or held[key] + milli > share.quota[GPU]:
             return False
-    for key in lineage:
+    for key in keys:
         held[key] += milli
-    return bool(lineage)
+    return bool(keys)
 
 
 def _leaving_s(picture: Picture) -> int:

@@ -3,7 +3,7 @@
 All pure. A picture makes its decision when it is first needed; a changed copy makes its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -12,6 +12,7 @@ from msgspec.structs import replace as replaced
 
 from extender.api.demand import Demand
 from extender.api.kinds import Device
+from extender.api.listing import listed
 from extender.api.units import MILLI_PER_GPU, format_mib
 from extender.policy.decide import decide
 from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
@@ -31,6 +32,8 @@ from extender.state.tally import pod_amounts, smallest_cards
 
 #: Priority of a workload that states none.
 _USUAL_PRIORITY: Final = 50
+#: The most names that an error message lists.
+_MOST_NAMED: Final = 8
 
 
 class BadChangeError(ValueError):
@@ -96,17 +99,14 @@ class Picture:
         budgets: Mapping[tuple[str, str], int] | None = None,
     ) -> "Picture":
         """With these workloads added or, with a known key, replaced; and, by queue and node pool,
-        these quotas and limits in milli-GPU, and monthly budgets in milli-GPU-seconds. Raises
-        BadChangeError."""
+        these quotas and limits in milli-GPU, and monthly budgets in milli-GPU-seconds."""
         snapshot = self._copy()
         snapshot.tally = None
         snapshot.workloads = {**snapshot.workloads, **{each.key: each for each in workloads}}
         queues = dict(snapshot.queues)
         for figures, change in ((quotas, _quota), (limits, _limit), (budgets, _budget)):
             for (name, pool), amount in (figures or {}).items():
-                view = queues.get(name)
-                if view is None:
-                    raise BadChangeError(f"there is no project or department {name!r}")
+                view = queues[name]
                 figure = view.pools.get(pool, PoolQuota())
                 changed = replace(figure, gpu=change(figure.gpu, amount))
                 queues[name] = replace(view, pools={**view.pools, pool: changed})
@@ -114,19 +114,24 @@ class Picture:
         return Picture(snapshot, self.settings)
 
     def drained(self, names: Iterable[str]) -> "Picture":
-        """With the nodes cordoned and their pods pending again; pods without a controller are gone.
-        Raises BadChangeError."""
+        """With the nodes cordoned, and their pods pending again unless a disruption budget keeps
+        them; pods without a controller are gone. Raises BadChangeError."""
         snapshot = self._copy()
         drained = set(names)
         for name in sorted(drained):
             ix = snapshot.nodes.ix_of(name)
             if ix is None:
-                raise BadChangeError(f"there is no GPU node {name!r}")
+                raise BadChangeError(
+                    f"there is no GPU node {name!r}{those(snapshot.nodes.cards.names)}"
+                )
             snapshot.nodes.is_ready[ix] = 0
         workloads = {}
         for key, workload in snapshot.workloads.items():
             if any(pod.node in drained for pod in workload.pods):
-                pods = [_left(pod) if pod.node in drained else pod for pod in workload.pods]
+                pods = [
+                    _left(pod) if pod.node in drained and not keeper_of(snapshot, pod) else pod
+                    for pod in workload.pods
+                ]
                 kept = tuple(pod for pod in pods if pod is not None)
                 if not kept:
                     continue
@@ -141,7 +146,7 @@ class Picture:
         table = snapshot.nodes
         ix = table.ix_of(like)
         if ix is None:
-            raise BadChangeError(f"there is no GPU node {like!r} to add others like it")
+            raise BadChangeError(f"there is no GPU node {like!r}{those(table.cards.names)}")
         n_cards = table.cards.capacity_milli[ix] // MILLI_PER_GPU
         mib, model = table.cards.card_mib[ix], table.cards.model[ix]
         for number in range(count):
@@ -166,6 +171,12 @@ class Picture:
         return replace(
             self.snapshot, nodes=self.snapshot.nodes.copy(), tally=tally.copy() if tally else None
         )
+
+
+def those(names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the names that exist."""
+    known = listed(sorted(filter(None, names)), _MOST_NAMED)
+    return f"; there are: {known}" if known else "; there are none"
 
 
 def _quota(figures: Figures, milli: int) -> Figures:
@@ -208,6 +219,14 @@ def admission_of(plan: Plan, key: str) -> Admission | None:
     return next((each for each in plan.admissions if each.workload.key == key), None)
 
 
+def queues_of(snapshot: Snapshot, workload: WorkloadView) -> Iterator[str]:
+    """The workload's project, and the queues above it."""
+    queue = snapshot.queues.get(workload.project)
+    while queue is not None:
+        yield queue.name
+        queue = snapshot.queues.get(queue.parent)
+
+
 def starts(plan: Plan, workload: WorkloadView) -> bool:
     """Whether the plan places the workload's minimum, at once or after victims are gone."""
     given = admission_of(plan, workload.key)
@@ -239,6 +258,11 @@ def waits(pod: PodView) -> bool:
 def is_limited(milli: int) -> bool:
     """Whether a quota or limit is finite."""
     return milli < UNLIMITED
+
+
+def keeper_of(snapshot: Snapshot, pod: PodView) -> str:
+    """The disruption budget that lets a drain evict no pod like this one, or the empty string."""
+    return next((name for name in pod.budgets if snapshot.budgets.get(name, 1) < 1), "")
 
 
 def _left(pod: PodView) -> PodView | None:

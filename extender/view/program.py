@@ -17,7 +17,8 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from extender.api.events import Event
+from extender.api.events import Event, Upserted
+from extender.api.versions import version_number
 from extender.cycle.keepers.job_sizes import JobReader
 from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
@@ -38,7 +39,7 @@ from extender.view.forecaster import Forecaster
 from extender.view.front_proxy import follow_ca, read_front_proxy
 from extender.view.line import as_time
 from extender.view.picture import Picture
-from extender.view.registration import register, write_certificate
+from extender.view.registration import keep_registered, register, write_certificate
 from extender.view.server import LIMITS, Questions
 
 #: A picture is used for this long, so that a burst of questions costs one decision.
@@ -171,9 +172,9 @@ class View(Observed):
 
     def _deliver(self, event: Event) -> None:
         self.state.apply(event)
-        version = getattr(getattr(event, "obj", None), "metadata", None)
-        if version is not None and version.resource_version.isdigit():
-            self._newest = max(self._newest, int(version.resource_version))
+        if isinstance(event, Upserted):
+            version = event.obj.metadata.resource_version
+            self._newest = max(self._newest, version_number(version))
 
 
 def _decide(picture: Picture) -> float:
@@ -222,6 +223,7 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             await register(client, trusted)
             _log.info("answering", nodes=len(view.state.gpu_nodes))
             tasks.create_task(listener.run())
+            tasks.create_task(keep_registered(client, trusted))
             tasks.create_task(follow_ca(client, ca))
             tasks.create_task(view.run())
             tasks.create_task(view.read_unwatched())

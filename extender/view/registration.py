@@ -1,14 +1,18 @@
 """The serving certificate, created at each start, and the APIService that trusts it.
 
-The key never leaves the process's folder. A starting replica writes its own CA into the APIService,
-so there is one replica; while it restarts, requests are answered with 503.
+The key never leaves the process's folder. The program writes its own CA into the APIService, so
+there is one replica; while it restarts, requests are answered with 503. It writes the CA again and
+again, since a tool that replaces or recreates the APIService removes it: until it is back, every
+request is answered with 503, and Kubernetes deletes no namespace completely.
 """
 
+import asyncio
 import base64
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -16,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from extender.api.names import SYSTEM_NAMESPACE
 from extender.kube.client import MERGE_PATCH, Client
+from extender.kube.errors import KubeError
 from extender.kube.transport import Call
 from extender.view.answers import GROUP, VERSION
 
@@ -23,11 +28,15 @@ SERVICE: Final = "ballast-view"
 #: The name by which kube-apiserver calls.
 SERVER_NAME: Final = f"{SERVICE}.{SYSTEM_NAMESPACE}.svc"
 API_SERVICE: Final = f"{VERSION}.{GROUP}"
+#: Seconds between two writes; one that changes nothing is not stored.
+REGISTER_EVERY_S: Final = 10.0
 
 #: Clocks of a cluster's nodes differ by seconds.
 _SKEW: Final = timedelta(hours=1)
 #: A restart makes a new one; a Deployment lives shorter than this between two upgrades.
 _LIFETIME: Final = timedelta(days=3650)
+
+_log = structlog.get_logger(__name__)
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:
@@ -64,3 +73,13 @@ async def register(client: Client, certificate: bytes) -> None:
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
     body = {"spec": {"caBundle": bundle}}
     await client.send(Call("PATCH", path, "apiservices", body=body, content_type=MERGE_PATCH))
+
+
+async def keep_registered(client: Client, certificate: bytes) -> NoReturn:
+    """Write the certificate into the APIService every `REGISTER_EVERY_S`, until cancelled."""
+    while True:
+        await asyncio.sleep(REGISTER_EVERY_S)
+        try:
+            await register(client, certificate)
+        except KubeError as error:
+            _log.warning("certificate not registered", error=str(error))

@@ -18,6 +18,7 @@ from prometheus_client import Counter, Histogram
 from extender.http.connections import USUAL
 from extender.state.model import WorkloadView
 from extender.state.workloads.imagined import Wanted
+from extender.view import openapi
 from extender.view.answers import (
     API_VERSION,
     GROUP,
@@ -137,8 +138,9 @@ class Questions:
         app.router.add_get("/apis", _constant(_groups()))
         app.router.add_get(f"/apis/{GROUP}", _constant(_group()))
         app.router.add_get(root, _constant(_resources()))
-        for path in ("/openapi/v2", "/openapi/v3"):
-            app.router.add_get(path, _constant(_openapi()))
+        app.router.add_get("/openapi/v2", _constant(_openapi_v2()))
+        app.router.add_get(openapi.INDEX_PATH, _constant(openapi.index()))
+        app.router.add_get(openapi.DOCUMENT_PATH, _constant(openapi.document(_paths())))
         app.router.add_get(f"{root}/namespaces/{{ns}}/explanations/{{name}}", self.explanation)
         app.router.add_get(f"{root}/namespaces/{{ns}}/queues", self.queue)
         app.router.add_get(f"{root}/queues", self.queue)
@@ -340,7 +342,15 @@ def _resources() -> dict[str, Any]:
     }
 
 
-def _openapi() -> dict[str, Any]:
+def _paths() -> dict[str, str]:
+    """The kinds by the paths of their resources below the version."""
+    return {
+        f"namespaces/{{namespace}}/{plural}" if is_namespaced else plural: kind
+        for plural, kind, is_namespaced, _ in _RESOURCES
+    }
+
+
+def _openapi_v2() -> dict[str, Any]:
     """No schema: kube-apiserver requests one, and accepts an empty one."""
     info = {"title": GROUP, "version": VERSION}
     return {"swagger": "2.0", "info": info, "paths": {}}

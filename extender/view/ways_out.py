@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace as replaced
 
 from extender.api.months import PER_GPU_HOUR
+from extender.api.names import ANNOTATION_NODE_POOLS
 from extender.api.units import MILLI_PER_GPU, count_gpus
 from extender.policy.plan import Plan
 from extender.state.model import GPU, WorkloadView
@@ -135,7 +136,8 @@ def _in_another_pool(trial: Trial) -> WayOut | None:
     for pool in sorted(set(trial.picture.snapshot.pools) - set(workload.pools)):
         plan = trial.plan_with(replaced(workload, pools=(*workload.pools, pool)))
         if plan is not None:
-            return trial.way(f"node pool {pool} is allowed, too", plan)
+            change = f"node pool {pool} is allowed, too (annotation {ANNOTATION_NODE_POOLS})"
+            return trial.way(change, plan)
     return None
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 import msgspec
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, USER_LABELS, first_of, read_demand
+from extender.api.aliases import GROUP_LABELS, USER_LABELS, first_of
+from extender.api.demand import read_demand
 from extender.api.ledger import read_cards
 from extender.api.objects import Pod
 from extender.api.reasons import Refused

@@ -24,7 +24,7 @@ def check(where: Where, namespaces: tuple[str, ...], how: How) -> None:
     findings = judge(ask(where, lambda client: FactsReader(client).read(namespaces)))
     listed = {"checks": msgspec.to_builtins(findings)}
     if not echo_data(how.output, listed):
-        _print(findings, no_headers=how.no_headers)
+        print_findings(findings, no_headers=how.no_headers)
     if any(each.state is State.FAIL for each in findings):
         raise SystemExit(BAD)
 
@@ -36,7 +36,7 @@ def judge(facts: Facts) -> list[PreflightFinding]:
     return sorted(found, key=lambda each: order.index(each.state))
 
 
-def _print(findings: list[PreflightFinding], *, no_headers: bool) -> None:
+def print_findings(findings: list[PreflightFinding], *, no_headers: bool) -> None:
     """In a pipe one line for each finding; on a terminal the advice is below what was found."""
     is_terminal = wide_console(WIDTH).is_terminal
     names = ("", "CHECK", "FOUND, AND WHAT TO DO") if is_terminal else _COLUMNS

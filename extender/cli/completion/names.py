@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 #: The longest that completion waits for the API server.
-_DEADLINE_S: Final = 1.0
+DEADLINE_S: Final = 1.0
 
 
 def complete_workload(
@@ -51,7 +51,7 @@ def _items(ctx: click.Context, path: str) -> list[dict[str, Any]]:
         tuple(given.get("as_groups") or ()),
     )
     try:
-        items: list[dict[str, Any]] = answer_to(where, Call("GET", path, deadline_s=_DEADLINE_S))[
+        items: list[dict[str, Any]] = answer_to(where, Call("GET", path, deadline_s=DEADLINE_S))[
             "items"
         ]
     except (click.ClickException, KeyError):

@@ -51,7 +51,7 @@ def _converted(peer: str, files: tuple[Path, ...], where: Where) -> Converted:
             str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         )
         raise click.ClickException(
-            f"{_source(files)}: an object is not as {peer} has it: {message}"
+            f"{_source(files)}: an object is malformed for {peer}: {message}"
         ) from error
 
 
@@ -74,7 +74,7 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise click.ClickException(f"{file}: not a text in UTF-8") from None
+        raise click.ClickException(f"{file}: not UTF-8 text") from None
 
 
 def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:

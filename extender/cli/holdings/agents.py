@@ -18,7 +18,7 @@ _SELECTOR: Final = "app.kubernetes.io/component=gpu-shim"
 #: Port of an agent's metrics.
 _PORT: Final = 8890
 #: The most agents that are asked, which bounds the load of the API server.
-_MOST_AGENTS: Final = 256
+MOST_AGENTS: Final = 256
 _AT_ONCE: Final = 32
 _DEADLINE_S: Final = 3.0
 #: Time between two requests to an agent: busy time is a difference of counters.
@@ -50,7 +50,7 @@ async def uses(client: Client, nodes: Collection[str]) -> Seen:
         f"{path}/{each['metadata']['name']}:{_PORT}/proxy/metrics"
         for each in agents
         if each["spec"].get("nodeName") in nodes
-    ][:_MOST_AGENTS]
+    ][:MOST_AGENTS]
     before = await _pages(client, paths)
     if not before:
         return seen
@@ -59,11 +59,12 @@ async def uses(client: Client, nodes: Collection[str]) -> Seen:
     after = await _pages(client, list(before))
     took_s = time.monotonic() - began
     for at, page in after.items():
-        _add(seen, before[at], page, took_s)
+        add_use(seen, before[at], page, took_s)
     return seen
 
 
-def _add(seen: Seen, before: MetricsPage, after: MetricsPage, took_s: float) -> None:
+def add_use(seen: Seen, before: MetricsPage, after: MetricsPage, took_s: float) -> None:
+    """Add what an agent has seen between two readings of its metrics, `took_s` apart."""
     shown = view(before, after, took_s)
     for card in shown.cards:
         seen.cards[shown.node, card.index] = Use(card.used_mib, card.held)

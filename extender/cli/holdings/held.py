@@ -24,7 +24,7 @@ async def read(client: Client, what: str, namespace: str, selector: str) -> Answ
     if what == "projects":
         items = [each async for each in _projects(client)]
     elif what == "pods":
-        items = await _pods(client, namespace, selector)
+        items = await read_pods(client, namespace, selector)
     else:
         items = await _nodes(client, selector)
         if what == "gpus":
@@ -46,7 +46,8 @@ async def _projects(client: Client) -> Any:
             }
 
 
-async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
+async def read_pods(client: Client, namespace: str, selector: str) -> list[Answer]:
+    """The pods that have cards, as items of a list."""
     found = []
     pods = await listed(client, path_of("pods", namespace), selector=selector)
     projects = await listed_or_none(client, f"{_OURS}/gpuprojects")
@@ -60,7 +61,7 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
                 "namespace": meta["namespace"],
                 "name": meta["name"],
                 "workload": key_of(pod).partition("/")[2],
-                "project": _project_of(meta, projects),
+                "project": project_of(meta, projects),
                 "user": (meta.get("labels") or {}).get(names.LABEL_USER, ""),
                 "node": pod["spec"].get("nodeName", ""),
                 "cards": [card.index for card in cards],
@@ -75,7 +76,7 @@ async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
     return sorted(found, key=lambda each: (each["namespace"], each["name"]))
 
 
-def _project_of(meta: Answer, projects: list[Answer] | None) -> str:
+def project_of(meta: Answer, projects: list[Answer] | None) -> str:
     """The oldest project that lists the pod's namespace; the project of the pod's label if the user
     may not list projects."""
     if projects is None:
@@ -97,10 +98,11 @@ async def _nodes(client: Client, selector: str) -> list[Answer]:
         if kept is None or each["metadata"]["name"] in kept
     ]
     seen = await uses(client, {each["metadata"]["name"] for each in objects})
-    return [_node(each, seen.cards) for each in objects]
+    return [node_with_use(each, seen.cards) for each in objects]
 
 
-def _node(gpu_node: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
+def node_with_use(gpu_node: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
+    """A node of the ledger as an item of a list: what is held of each card, and used if known."""
     name, status = gpu_node["metadata"]["name"], gpu_node.get("status", {})
     held: Counter[int] = Counter()
     pods: defaultdict[int, list[str]] = defaultdict(list)

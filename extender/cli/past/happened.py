@@ -1,6 +1,6 @@
 """The history of workloads from Ballast's events, pods and GpuPodGroups, ordered by time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from extender.api import names
@@ -25,22 +25,24 @@ async def read(client: Client, namespace: str, name: str, selector: str) -> Answ
     events = await listed(client, path_of("events", namespace, _EVENTS))
     pods = await listed_or_none(client, path_of("pods", namespace), selector=selector) or []
     groups = await listed_or_none(client, path_of("gpupodgroups", namespace, _GROUPS)) or []
-    items = [*_of_events(events), *_of_pods(pods), *_of_groups(groups)]
+    items = [*from_events(events), *from_pods(pods), *from_groups(groups)]
     if selector:
         chosen = {_name(pod) for pod in pods} | {key_of(pod) for pod in pods}
         items = [each for each in items if each["object"].partition(":")[2] in chosen]
     if name:
-        items = [each for each in items if _is_of(each["object"], name)]
+        items = [each for each in items if is_about(each["object"], name)]
     items.sort(key=lambda each: (each["time"], each["object"], each["what"]))
     return {"kind": "HistoryList", "items": items}
 
 
-def _is_of(named: str, name: str) -> bool:
+def is_about(named: str, name: str) -> bool:
+    """Whether the object `KIND:NAMESPACE/NAME` is `name` or `name-*`."""
     last = named.rpartition("/")[2]
     return last == name or last.startswith(f"{name}-")
 
 
-def _of_events(events: list[Answer]) -> Iterator[Answer]:
+def from_events(events: list[Answer]) -> Iterator[Answer]:
+    """What events of Ballast and of the programs around it say."""
     for each in events:
         by = each.get("reportingController") or each.get("deprecatedSource", {}).get("component")
         if by not in _OURS and not str(by).startswith("ballast"):
@@ -53,7 +55,8 @@ def _of_events(events: list[Answer]) -> Iterator[Answer]:
         yield _item(when, about["kind"], about, each["reason"], each.get("note", ""))
 
 
-def _of_pods(pods: list[Answer]) -> Iterator[Answer]:
+def from_pods(pods: list[Answer]) -> Iterator[Answer]:
+    """When pods that Ballast manages were created and started."""
     for pod in pods:
         meta, status = pod["metadata"], pod["status"]
         if not _is_ours(pod):
@@ -83,7 +86,8 @@ def _is_ours(pod: Answer) -> bool:
     return any(key.startswith(f"{names.GROUP}/") for key in (*keys, *gates))
 
 
-def _of_groups(groups: list[Answer]) -> Iterator[Answer]:
+def from_groups(groups: list[Answer]) -> Iterator[Answer]:
+    """What the conditions of GpuPodGroups say."""
     for group in groups:
         for each in group.get("status", {}).get("conditions", ()):
             what = each["type"] if each["status"] == "True" else f"Not{each['type']}"
@@ -118,14 +122,15 @@ def _space(item: Answer) -> Any:
     return item["object"].partition(":")[2].partition("/")[0]
 
 
-_COLUMNS: Final = (
-    Column("TIME", "time"),
-    Column("NAMESPACE", _space, is_wide=True),
-    Column("OBJECT", _shown),
-    Column("WHAT", "what",
-           style=lambda item: "red" if item["isEviction"] else ""),
-    Column("MESSAGE", "message", folds=True),
-)  # fmt: skip
+def _columns(*, is_all: bool) -> Sequence[Column]:
+    """The columns; the namespace is a wide one unless objects of all namespaces are listed."""
+    return (
+        Column("TIME", "time"),
+        Column("NAMESPACE", _space, is_wide=not is_all),
+        Column("OBJECT", _shown),
+        Column("WHAT", "what", style=lambda item: "red" if item["isEviction"] else ""),
+        Column("MESSAGE", "message", folds=True),
+    )
 
 
 def listing_of(namespace: str, name: str, *, is_evictions: bool) -> Listing:
@@ -134,7 +139,7 @@ def listing_of(namespace: str, name: str, *, is_evictions: bool) -> Listing:
     of_name = f' of "{name}"' if name else ""
     where = f'namespace "{namespace}"' if namespace else "any namespace"
     return Listing(
-        _COLUMNS,
+        _columns(is_all=not namespace),
         lambda item: f"{item['time']} {item['object']} {item['what']}",
         f"No {what}{of_name} found in {where}; the API server keeps events for an hour.",
     )

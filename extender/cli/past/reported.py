@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from extender.api.kinds import GpuProject, GpuUsageSpec
+from extender.api.months import PER_GPU_HOUR
 from extender.api.names import LABEL_MONTH
 from extender.cli.ask import ask
 from extender.cli.past.month_budgets import budget_lines
@@ -29,7 +30,7 @@ from extender.kube.errors import RequestRefused
 from extender.kube.resources import PROJECTS, USAGES
 from extender.usage.focus import BY, COLUMNS, focus_rows
 from extender.usage.prices import CENT, PriceError, Prices, read_prices
-from extender.usage.report import DIMENSIONS, PER_GPU_HOUR, Amounts, Report, make_report
+from extender.usage.report import DIMENSIONS, Amounts, Report, make_report
 
 _WIDTH: Final = 200
 _MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")

@@ -40,7 +40,8 @@ def why(words: tuple[str, ...], namespace: str, how: How, where: Where) -> None:
     With -w the answer is printed again when it changes, until the work runs or can never start. A
     forecast that only advances with the clock is not a change.
     """
-    from extender.cli.ask import get_view, named, path_of, space_of
+    from extender.cli.ask import NotThereError, get_view, named, path_of, space_of
+    from extender.cli.questions.absent import explain_absence
     from extender.cli.questions.explained import print_explanation
     from extender.cli.terminal.exits import NEVER, OK, WAITS
     from extender.cli.terminal.show import show_object, wait
@@ -50,8 +51,12 @@ def why(words: tuple[str, ...], namespace: str, how: How, where: Where) -> None:
     path = path_of("explanations", space, "", wanted)
     before: dict[str, Any] = {}
     while True:
-        answer = get_view(where, path)
-        if _differs(before, answer):
+        try:
+            answer = get_view(where, path)
+        except NotThereError as error:
+            found = explain_absence(where, space, wanted)
+            raise click.ClickException(found or error.message) from None
+        if differs(before, answer):
             show_object(how, answer, print_explanation, f"workload/{answer['workload']}")
         if not how.is_watched or answer["state"] in ("runs", "never"):
             break
@@ -60,7 +65,7 @@ def why(words: tuple[str, ...], namespace: str, how: How, where: Where) -> None:
     raise SystemExit({"waits": WAITS, "never": NEVER}.get(answer["state"], OK))
 
 
-def _differs(before: dict[str, Any], after: dict[str, Any]) -> bool:
+def differs(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether the answers differ in more than times that are relative to the answer."""
     return _without_times(before) != _without_times(after)
 

@@ -1,6 +1,6 @@
 """The output of `ballast why`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from extender.api.units import format_age
@@ -34,7 +34,7 @@ def print_explanation(answer: Answer) -> None:
         out.print()
         queues = [answer["queue"], *answer.get("otherQueues", ())]
         show_list(How(), SHARES, lambda: {"items": queues})
-    _print_pairs(out, "CHECKS", (_check(each) for each in answer.get("checks", ())))
+    _print_pairs(out, "CHECKS", _checks(answer.get("checks", ())))
     ways = answer.get("waysOut", ())
     _print_pairs(
         out,
@@ -94,9 +94,15 @@ def _print_sentence(out: "Console", text: str, *, indent: int = 2) -> None:
         out.print(f"{' ' * indent}{text}", soft_wrap=True)
 
 
-def _check(check: Answer) -> tuple[str, str]:
-    sign = {"yes": "[green]ok[/green]", "no": "[red]no[/red]"}.get(check["outcome"], "-")
-    return f"{sign} {safe(check['name'])}", safe(check["message"])
+def _checks(checks: Iterable[Answer]) -> Iterator[tuple[str, str]]:
+    """The checks; a sentence of an earlier check is not repeated."""
+    first: dict[str, str] = {}
+    for check in checks:
+        name, message = check["name"], check["message"]
+        sign = {"yes": "[green]ok[/green]", "no": "[red]no[/red]"}.get(check["outcome"], "-")
+        said = f"as for {first[message]}" if message in first else message
+        first.setdefault(message, name)
+        yield f"{sign} {safe(name)}", safe(said)
 
 
 def _print_pairs(out: "Console", title: str, rows: Iterable[tuple[str, str]]) -> None:

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from extender.api.listing import listed
 from extender.cli.terminal.output import plain, sentence_console
 from extender.cli.terminal.show import echo_data, print_table, safe, table_of
 from extender.scenario.errors import ScenarioError
@@ -119,10 +120,8 @@ def _as_case(loaded: Loaded, report: Report) -> dict[str, Any]:
 def _chosen(loaded: Loaded, id_: str) -> list[Case]:
     """The cases to show; raises ClickException if there is no case with this id."""
     if id_ and id_ not in {*loaded.files, *(each.id for each in loaded.broken)}:
-        known = ", ".join(list(loaded.files)[:_MOST_LISTED]) or "none that can be read"
-        more = len(loaded.files) - _MOST_LISTED
-        listed = f"{known} and {more} more" if more > 0 else known
-        raise click.ClickException(plain(f"there is no case {id_}; there are {listed}"))
+        known = listed(loaded.files, _MOST_LISTED) or "none that can be read"
+        raise click.ClickException(plain(f"there is no case {id_}; there are {known}"))
     return [case for case in loaded.cases if id_ in ("", case.id)]
 
 
@@ -141,7 +140,9 @@ def _print_stories(case: Case, found: Iterable[Story]) -> None:
     if case.about:
         console.print(escape("\n".join(map(plain, case.about.splitlines()))))
     if case.is_out_of_format:
-        console.print("It needs what the format cannot say, so this may not be what it means.")
+        console.print(
+            "It needs something that the format cannot express, so the result may be wrong."
+        )
     for story in found:
         console.print(f"\n[bold]Cycle {story.cycle}[/bold]")
         table = table_of(_SHARES, folds=False)

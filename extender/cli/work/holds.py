@@ -32,7 +32,7 @@ async def change(
     done = Done()
     paths: dict[str, str] = {}
     for name in wanted or ("",):
-        found = _targets(pods, group_of, name, is_held=is_held)
+        found = targets_of(pods, group_of, name, is_held=is_held)
         if not found:
             done.missing.append(name or selector)
         for kind, target in found:
@@ -46,7 +46,7 @@ async def change(
     return done
 
 
-def _targets(
+def targets_of(
     pods: list[Answer], group_of: dict[str, Answer], name: str, *, is_held: bool
 ) -> list[tuple[str, str]]:
     """The objects to change, as (kind, name); if a pod has a group, the group."""

@@ -5,9 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
+from uuid import uuid4
 
 from extender.api import names
-from extender.api.demand import DNS_LABEL, MAX_DEVICES
+from extender.api.demand import MAX_DEVICES
+from extender.api.names import DNS_LABEL
 from extender.api.units import (
     MILLI_PER_GPU,
     UnitError,
@@ -200,10 +202,13 @@ async def _try_pod(client: Client, job: Answer) -> None:
     """Create a pod of the Job in a dry run: the API server then sends the warnings about it, which
     would otherwise reach the Job controller only. Raises a KubeError if Ballast refuses the pod."""
     meta, template = job["metadata"], job["spec"]["template"]
+    # The webhook warns of pods without a controller. The Job does not exist yet, so the UID is new.
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": str(uuid4())}
+    ours = {"generateName": f"{meta['name']}-", "ownerReferences": [{**owner, "controller": True}]}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**template["metadata"], "generateName": f"{meta['name']}-"},
+        "metadata": {**template["metadata"], **ours},
         "spec": template["spec"],
     }
     path = f"/api/v1/namespaces/{meta['namespace']}/pods"

@@ -15,6 +15,8 @@ from extender.cli.terminal.flags import (
     namespace_flag,
 )
 
+#: A shorter time was probably meant in hours or minutes.
+_SHORT_S: Final = 60
 _DRY_RUN: Final = ("none", "client", "server")
 
 
@@ -71,6 +73,10 @@ def run(
         asked = Ask.of(**given)  # type: ignore[arg-type]
     except BadAskError as error:
         raise click.UsageError(str(error)) from None
+    for option, seconds in (("--run-time", asked.run_time), ("--checkpoint", asked.checkpoint)):
+        if 0 < seconds < _SHORT_S:
+            text = f"{option} {seconds} means {seconds} s: for hours write {seconds}h"
+            click.echo(f"Warning: {text}", err=True)
     space = namespace
     if project and not namespace:
         space = ask(where, lambda client: home_of(client, project))

@@ -30,28 +30,20 @@ def refuse_share(
     project = book.queues.project_of(claim.facts.namespace, "")
     if isinstance(project, Refused):
         return project.reason
-    views = book.queues.project_views
-    use = book.use_of(project, pool)
-    refused = _refuse_level(book, (views.get(project), pool), need, (use, leaving))
+    more = need - leaving
+    view = book.queues.project_views.get(project)
+    refused = _refuse_level(book, view, pool, book.use_of(project, pool) + more)
     department = book.department_of(project)
     if refused is not None or not department:
         return refused
     view = book.queues.department_views.get(department_queue(department))
-    use = book.use_of_department(department, pool)
-    return _refuse_level(book, (view, pool), need, (use, leaving))
+    return _refuse_level(book, view, pool, book.use_of_department(department, pool) + more)
 
 
-def _refuse_level(
-    book: Book,
-    where: tuple[QueueView | None, str],
-    need: int,
-    uses: tuple[int, int],
-) -> Reason | None:
-    """Why one queue may not use `need` milli more in a pool; `uses` is its use, and `leaving`."""
-    (view, pool), (use, leaving) = where, uses
+def _refuse_level(book: Book, view: QueueView | None, pool: str, wanted: int) -> Reason | None:
+    """Why one queue may not use `wanted` milli of the pool in all."""
     quota = view.pools.get(pool) if view else None
     quota_milli = quota.gpu.quota if quota else 0
-    wanted = use - leaving + need
     if quota and wanted > quota.gpu.limit:
         return Reason.OVER_LIMIT
     month = quota.gpu.month if quota else None

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.controlplane.handles import Api, wait_for
 
+SEEN_S = 90.0
+
 
 def _may_list_pods(api: Api, kubeconfig: str) -> bool:
     try:
@@ -57,7 +59,7 @@ def test_group_gets_the_rights_it_is_bound_to(api: Api) -> None:
     )
     reader = api.control_plane.kubeconfig_for("ada", ["readers"])
     # The authoriser learns of a new binding by a watch, so a moment later.
-    wait_for(lambda: _may_list_pods(api, reader), 10, "the right to list pods")
+    wait_for(lambda: _may_list_pods(api, reader), SEEN_S, "the right to list pods")
 
 
 def test_service_account_logs_in_with_a_token(api: Api) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.controlplane.handles import Cluster, wait_for
 
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 
 
 def _pod(name: str, annotations: dict[str, str] | None = None, gpus: int = 1) -> str:
@@ -72,7 +72,7 @@ def test_deleted_pod_goes_away(cluster: Cluster) -> None:
     cluster.add_gpu_nodes(1)
     _create(cluster, _pod("gone"))
     wait_for(lambda: _phase(cluster, "gone") == "Running", WITHIN_S, "pod running")
-    cluster.kubectl("delete", "pod", "gone", f"-n{cluster.namespace}", "--timeout=20s")
+    cluster.kubectl("delete", "pod", "gone", f"-n{cluster.namespace}", f"--timeout={WITHIN_S:.0f}s")
     path = f"/api/v1/namespaces/{cluster.namespace}/pods"
     assert cluster.control_plane.admin.get(path)["items"] == []
 

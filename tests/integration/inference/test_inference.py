@@ -110,7 +110,7 @@ async def test_an_autoscaler_asks_for_little_more_than_can_run(
             with external_metrics(scene.plane, tmp_path, metrics):
                 scene.admin.post(AUTOSCALERS, autoscaler_of_page())
                 await follow_load(scene, load)
-                assert value_of(seen, query) == 1
+                await scene.until(lambda: value_of(seen, query) == 1, "one replica to be enough")
 
 
 @pytest.mark.timeout(300)

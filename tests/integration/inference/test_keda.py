@@ -27,7 +27,7 @@ from tests.integration.inference.metrics_api import Load, served
 from tests.support import keda
 from tests.support.keda.running import Keda
 
-pytestmark = pytest.mark.skipif(not keda.is_built(), reason="no KEDA: make keda builds it")
+pytestmark = pytest.mark.skipif(not keda.PROGRAMS.has(), reason="no KEDA: make keda builds it")
 API = "/apis/keda.sh/v1alpha1/namespaces/team-a"
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 #: More than the cluster has room for.

@@ -197,7 +197,7 @@ async def test_an_update_within_a_full_quota_needs_a_strategy_without_surge(
     assert controller.is_alive
 
 
-@pytest.mark.skipif(not keda.is_built(), reason="no KEDA: make keda builds it")
+@pytest.mark.skipif(not keda.PROGRAMS.has(), reason="no KEDA: make keda builds it")
 @pytest.mark.timeout(400)
 async def test_kserves_own_scaled_object_takes_the_query_and_has_no_value_for_no_load(
     scene: Scene, operator: Keda, controller: KServe, tmp_path: Path
@@ -250,7 +250,9 @@ async def test_an_llm_service_keeps_its_floor(scene: Scene, controller: KServe) 
     assert controller.is_alive
 
 
-@pytest.mark.skipif(not lws.is_built(), reason="no LeaderWorkerSet controller: make lws builds it")
+@pytest.mark.skipif(
+    not lws.PROGRAMS.has(), reason="no LeaderWorkerSet controller: make lws builds it"
+)
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("controller", [LLM_INFERENCE_SERVICES], indirect=True)
 async def test_replicas_of_several_nodes_are_gangs_of_which_the_floor_stays(

@@ -20,7 +20,7 @@ from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import Cluster
 
 pytestmark = pytest.mark.skipif(
-    not lws.is_built(), reason="no LeaderWorkerSet controller: make lws builds it"
+    not lws.PROGRAMS.has(), reason="no LeaderWorkerSet controller: make lws builds it"
 )
 SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/team-a/leaderworkersets"
 #: Pods of a group, each with a GPU, and groups that the whole cluster has room for.

@@ -12,7 +12,7 @@ from extender.kube.client import Client
 from extender.kube.reflector import Reflector, Timing
 from extender.kube.resources import Resource
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Mirror:

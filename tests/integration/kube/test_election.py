@@ -16,10 +16,10 @@ from tests.support.faultproxy import FaultProxy
 
 #: A fifth of the usual, so that a loss takes seconds, and a busy machine renews in time.
 SHORT = {"duration_s": 3.0, "renew_s": 2.0, "retry_s": 0.2}
-#: A Lease that does not run out while a test waits for something.
-LONG = SHORT | {"duration_s": 120.0}
+#: A Lease that does not run out while a test waits, and that its holder does not give up.
+LONG = SHORT | {"duration_s": 120.0, "renew_s": 100.0}
 NAME = "ballast-control"
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 
 
 @dataclass
@@ -105,9 +105,9 @@ async def test_who_goes_on_after_being_told_to_end_is_told_again(api: Api, clien
 
 
 async def test_one_leads_and_the_other_follows_when_it_lets_go(api: Api, client: Client) -> None:
-    async with running(client, api.namespace, "a") as first:
+    async with running(client, api.namespace, "a", LONG) as first:
         before = await first.begun()
-        async with running(client, api.namespace, "b") as second:
+        async with running(client, api.namespace, "b", LONG) as second:
             await _renewed(client, api.namespace, before)
             assert await lease(client, api.namespace) == ("a", before.transitions)
             assert not second.has_begun.is_set()
@@ -206,7 +206,7 @@ async def test_a_deleted_lease_ends_the_lead_and_numbers_go_on_from_above(
 
 
 async def test_the_lease_is_renewed_while_the_fence_stands(api: Api, client: Client) -> None:
-    async with running(client, api.namespace, "a") as candidate:
+    async with running(client, api.namespace, "a", LONG) as candidate:
         leadership = await candidate.begun()
         client.before_write = leadership.check
         await _renewed(client, api.namespace, leadership)

@@ -14,7 +14,7 @@ from tests.integration.kube.objects import pod
 from tests.support.controlplane.handles import Api
 from tests.support.faultproxy import FaultProxy
 
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 INSTANCE = "ballast-control-0"
 
 
@@ -70,14 +70,13 @@ async def test_repeats_while_waiting_are_one_event_with_a_count(api: Api, client
 
 
 async def test_a_later_repeat_raises_the_count_of_the_event(api: Api, client: Client) -> None:
+    n_before = counted("events_written", result="ok")
     async with recording(client, EventRates(series_s=0)) as recorder:
-        recorder.record(some_pod(api.namespace), Reason.INSUFFICIENT_GPU, "none free")
-        await events(client, api.namespace, 1)
-        n_written = counted("events_written", result="ok")
-        recorder.record(some_pod(api.namespace), Reason.INSUFFICIENT_GPU, "still none")
-        async with asyncio.timeout(PATIENCE_S):
-            while counted("events_written", result="ok") == n_written:
-                await client.get_raw("/readyz")
+        for n_written, note in enumerate(("none free", "still none"), start=1):
+            recorder.record(some_pod(api.namespace), Reason.INSUFFICIENT_GPU, note)
+            async with asyncio.timeout(PATIENCE_S):
+                while counted("events_written", result="ok") < n_before + n_written:
+                    await client.get_raw("/readyz")
         (event,) = await events(client, api.namespace, 1)
     assert event["series"]["count"] == 2
     assert event["note"] == "none free"

@@ -14,7 +14,7 @@ from extender.kube.client import PAGE_BYTES, Client
 from extender.kube.errors import Unauthorized
 from extender.kube.reflector import Reflector, Timing
 from extender.kube.resources import NODE_POOLS, PODS, PROJECTS, Resource
-from tests.integration.kube.mirror import Mirror, counted, reflecting
+from tests.integration.kube.mirror import PATIENCE_S, Mirror, counted, reflecting
 from tests.integration.kube.objects import loud_pod, pod, pool
 from tests.support.controlplane.handles import Api
 from tests.support.faultproxy import FaultProxy
@@ -160,7 +160,7 @@ async def test_an_api_server_that_is_away_removes_nothing(
         del mirror.story[:]
         proxy.refuse()
         n_refused = proxy.n_cut
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while proxy.n_cut < n_refused + 5:  # it tried five times
                 await client.get_raw("/readyz")
         assert mirror.story == []
@@ -178,7 +178,7 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_missed(
         n_failed = counted("reflector_failures", **failures)
         proxy.stall()
         await client.create(NODE_POOLS, pool("a"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while counted("reflector_failures", **failures) == n_failed:
                 await client.get_raw("/readyz")
         proxy.restore()
@@ -292,7 +292,7 @@ async def test_a_wanted_list_is_newer_than_the_wish(api: Api, client: Client) ->
     async with reflecting(client, PODS, mirror, namespace=api.namespace) as reflector:
         for i in range(5):
             await client.create(PODS, pod(f"p-{i}"), api.namespace)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await asyncio.gather(reflector.relist(), reflector.relist())
             assert f"p-{i}" in mirror.names
         await client.create(PODS, pod("watched"), api.namespace)
@@ -311,7 +311,7 @@ async def test_many_objects_catch_up_without_a_list(
         for name in ("first", "second"):
             await client.create(PODS, pod(name), api.namespace)
             await client.create(NODE_POOLS, pool(name))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await reflector.catch_up()
             assert name in mirror.names
         await client.create(PODS, pod("watched"), api.namespace)
@@ -329,7 +329,7 @@ async def test_a_watch_that_does_not_catch_up_gives_way_to_a_list(
     async with reflecting(client, PODS, mirror, namespace=api.namespace) as reflector:
         n_lists = counted("lists", resource="pods")
         await client.create(NODE_POOLS, pool("elsewhere"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await reflector.catch_up()
         assert counted("lists", resource="pods") == n_lists + 1
 
@@ -344,7 +344,7 @@ async def test_credentials_that_stay_refused_end_the_reflector(api: Api, tmp_pat
     async with await api.client(str(path)) as client:
         reflector = Reflector(client, PODS, Mirror(), timing=Timing(unauthorized_s=0.5))
         with pytest.raises(Unauthorized):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await reflector.run()
 
 

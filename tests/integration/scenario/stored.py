@@ -81,6 +81,8 @@ def rest_of_file(case: Case) -> Rest:
     """Where cycle after cycle leads in the file; raises MovesError where it moves a pod."""
     world = World.of(case)
     began = {task.id for task in world.tasks.values() if task.place.status == "running"}
+    for task in world.tasks.values():
+        task.view = replace(task.view, is_controlled=False)
     for cycle in range(1, _MOST_ROUNDS):
         outcome = run_cycle(world, cycle, lambda: 0)
         if outcome.plan.moves:

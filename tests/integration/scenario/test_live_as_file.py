@@ -47,8 +47,9 @@ async def test_cluster_comes_to_the_same_rest_as_the_file(cluster: Cluster) -> N
     stored = [Stored.of(case, f"c{at}") for at, (case, _) in enumerate(cases)]
     for each in stored:
         each.write(plane.store, now_s)
-    # A machine so busy that a released pod is not bound in 30 s would leave its place to the next.
-    installation = Installation(plane, bind_s=300.0)
+    # On a busy machine a released pod that is not bound in 30 s would leave its place to the next,
+    # and a leader that loses the Lease drops nominations, which breaks ties another way.
+    installation = Installation(plane, lease_s=300.0, bind_s=300.0)
     left: dict[str, Any] = {}
 
     async def is_same() -> bool:

@@ -20,7 +20,7 @@ async def test_a_ca_that_is_rotated_is_followed(tmp_path: Path) -> None:
     refused: Answer = (403, {"kind": "Status", "code": 403, "message": "not now"})
     async with FakeApi(lists=[config_map("old"), refused, config_map("old, new")]) as api:
         client = await Client.connect(api.kubeconfig(tmp_path))
-        async with client, asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with client, asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             following = tasks.create_task(follow_ca(client, file, poll_s=0.01))
             while file.read_text() != "old, new":
                 await asyncio.sleep(0.01)

@@ -22,6 +22,7 @@ from tests.support.installation import Program
 from tests.support.webhook_config import webhooks_in_force
 
 ROOT = "/apis/view.ballast.dev/v1alpha1"
+REGISTRATION = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.view.ballast.dev"
 
 
 @dataclass(slots=True, frozen=True)
@@ -83,9 +84,24 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Asking]:
 
 
 def is_available(scene: Scene) -> bool:
-    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.view.ballast.dev"
-    conditions = scene.admin.get(path).get("status", {}).get("conditions", [])
+    conditions = scene.admin.get(REGISTRATION).get("status", {}).get("conditions", [])
     return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
+
+
+async def test_registration_that_a_tool_replaced_gets_its_ca_again(scene: Asking) -> None:
+    scene.submit_job("team-a", "first", 1, 1000)
+    await scene.until_bound("team-a", 1)
+    registered = scene.admin.get(REGISTRATION)
+    ca = registered["spec"].pop("caBundle")
+    scene.cluster.kubectl("replace", "-f-", stdin=json.dumps(registered))
+    await scene.until(
+        lambda: scene.admin.get(REGISTRATION)["spec"].get("caBundle") == ca, "the CA again"
+    )
+    # It may still be called available from the time before.
+    await scene.until(
+        lambda: asyncio.run(scene.ballast("shares")).returncode == 0, "an answer of the view"
+    )
+    assert is_available(scene)
 
 
 @pytest.mark.timeout(300)
@@ -116,11 +132,27 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_
     await _ask_as_tenant(scene)
     await _ask_as_administrator(scene)
     await _list_as_kubectl_does(scene)
+    await _explain_the_kinds(scene)
     await _decide_on_a_snapshot(scene, tmp_path)
     await _hold_and_resume(scene)
     await _run_a_job(scene, tmp_path)
     await _convert(scene, tmp_path)
     await _ask_of_a_claim_without_a_class(scene)
+    await _ask_of_refused_pods(scene)
+
+
+async def _explain_the_kinds(scene: Asking) -> None:
+    """kubectl explain describes every kind of the view, with its fields."""
+    fields = {
+        "explanations": "waysOut\t<[]WayOut>",
+        "explanations.forecast": "earliest\t<string>",
+        "queues": "position\t<integer>",
+        "shares": "fairShare\t<string>",
+        "simulations.spec": "addNodes\t<[]AddedNodes>",
+        "snapshots": "scenario\t<Object>",
+    }
+    for what, field in fields.items():
+        assert field in await asyncio.to_thread(scene.cluster.kubectl, "explain", what)
 
 
 def _named(resource: str) -> list[str]:
@@ -173,17 +205,34 @@ async def _ask_as_tenant(scene: Asking) -> None:
     assert held == {"department/research": "4", "team-a": "2", "team-b": "2"}
 
 
+async def _ask_of_refused_pods(scene: Asking) -> None:
+    """A controller's event says why; the tenant's own login reads it."""
+    about = {"kind": "Job", "name": "typed", "namespace": "team-a", "apiVersion": "batch/v1"}
+    event = {
+        "metadata": {"name": "typed.1", "namespace": "team-a"},
+        "involvedObject": about,
+        "reason": "FailedCreate",
+        "message": "denied: gpu-memory: '10Gi'",
+        "type": "Warning",
+    }
+    scene.admin.post("/api/v1/namespaces/team-a/events", event)
+    said = await scene.ballast("why", "job/typed", "-n", "team-a", kubeconfig=scene.tenant)
+    assert said.returncode == 1
+    assert "job/typed could not create a pod " in said.stderr
+    assert said.stderr.endswith("denied: gpu-memory: '10Gi'\n")
+    unknown = await scene.ballast("why", "nothere", "-n", "team-a", kubeconfig=scene.tenant)
+    assert "no live pod that Ballast schedules" in unknown.stderr
+
+
 async def _ask_of_a_claim_without_a_class(scene: Asking) -> None:
     open_claim(scene, "scratch", "fast")
     path, writer = "/api/v1/namespaces/team-a/pods", workloads.bare_pod("writer", "team-a", 500)
     scene.admin.post(path, with_claim(writer, "scratch"))
-    said = ""
-    for _ in range(60):
-        said = (await scene.ballast("why", "writer", "-n", "team-a")).stdout
-        if "StorageClass fast does not exist" in said:
-            break
-        await asyncio.sleep(0.25)
-    assert "StorageClass fast does not exist" in said
+
+    def said() -> str:
+        return asyncio.run(scene.ballast("why", "writer", "-n", "team-a")).stdout
+
+    await scene.until(lambda: "StorageClass fast does not exist" in said(), "the reason")
     scene.cluster.kubectl("delete", "pod", "writer", "-n", "team-a", "--now")
 
 
@@ -356,6 +405,7 @@ async def _run_a_job(scene: Asking, folder: Path) -> None:
     async with _webhooks(scene, folder):
         made = await scene.ballast(*words, kubeconfig=scene.editor)
         assert made.returncode == 0, made.stderr
+        assert "Warning" not in made.stderr
         group = scene.get("namespaces/team-a/gpupodgroups/gang")
         spec = group["spec"]
         assert (spec["minMember"], spec["expectedRunSeconds"]) == (2, 7200)
@@ -373,7 +423,7 @@ async def _run_where_no_project_is(scene: Asking) -> None:
     words = ["run", "try", "--image", "example", "-n", "default"]
     whole = await scene.ballast(*words, "--dry-run=server")
     assert whole.returncode == 0, whole.stderr
-    assert "Warning: Ballast leaves this pod's GPU request alone: namespace default" in whole.stderr
+    assert "Warning: Ballast leaves this GPU request alone: namespace default" in whole.stderr
     part = await scene.ballast(*words, "--gpus", "0.5")
     assert part.returncode == 1
     assert "would have no effect, and the pod no GPU: namespace default belongs" in part.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 CHROMIUM: Final = shutil.which("chromium")
-_LIMIT_S: Final = 60
+_LIMIT_S: Final = 120
 
 
 def open_page(

@@ -25,9 +25,9 @@ from tests.support.installation import Installation, install
 
 pytestmark = pytest.mark.controlplane
 
-START_S = 60.0
+START_S = 90.0
 #: Of ID tokens: long enough to log in with, short enough to wait for its end.
-LIFETIME_S = 15
+LIFETIME_S = 30
 USERS = ("ann", "bob")
 _VIEW = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.view.ballast.dev"
 
@@ -86,7 +86,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    if not login.is_built():
+    if not login.PROGRAMS.has():
         pytest.skip("OAuth2 Proxy is missing: `make login` builds it")
     if CHROMIUM is None:
         pytest.skip("no chromium to log in with (apt install chromium)")
@@ -134,7 +134,7 @@ def _issuer_command(plane: ControlPlane, at: login.Addresses, work: Path) -> lis
     }  # fmt: skip
     (work / "users.json").write_text(json.dumps(users))
     return [
-        str(login.folder() / "issuer"),
+        str(login.PROGRAMS.path("issuer")),
         f"-listen={at.issuer}",
         f"-certificate={work / 'issuer.crt'}",
         f"-key={work / 'issuer.key'}",

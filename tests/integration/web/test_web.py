@@ -23,7 +23,7 @@ from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 
 PAGES = ("mine", "project/team-a", "usage", "queue", "shares", "cluster", "whatif", "evictions")
-START_S = 20
+START_S = 90
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from decimal import Decimal, InvalidOperation
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from extender.api import units
@@ -16,7 +16,6 @@ numberish = st.text(alphabet=_DIGITS, max_size=20) | st.text(max_size=20)
 @given(text=numberish)
 @example("0.5\n")
 @example("0_5")
-@settings(deadline=None)
 def test_fraction_that_passes_is_plain_ascii_and_exact(text: str) -> None:
     try:
         milli = units.parse_fraction(text)
@@ -30,14 +29,12 @@ def test_fraction_that_passes_is_plain_ascii_and_exact(text: str) -> None:
 
 
 @given(milli=st.integers(1, 999))
-@settings(deadline=None)
 def test_every_milli_has_a_text_that_passes(milli: int) -> None:
     assert units.parse_fraction(f"0.{milli:03d}") == milli
     assert units.parse_fraction(units.format_gpus(milli)) == milli
 
 
 @given(text=numberish)
-@settings(deadline=None)
 def test_count_that_passes_is_the_only_text_of_its_value(text: str) -> None:
     try:
         count = units.parse_positive(text, "x")
@@ -48,7 +45,6 @@ def test_count_that_passes_is_the_only_text_of_its_value(text: str) -> None:
 
 
 @given(value=numberish | st.integers() | st.integers(10**4000, 10**4001))
-@settings(deadline=None)
 def test_quota_that_passes_is_exact(value: int | str) -> None:
     try:
         milli = units.parse_gpus(value)
@@ -59,13 +55,11 @@ def test_quota_that_passes_is_exact(value: int | str) -> None:
 
 
 @given(milli=st.integers(0, 999_999_999))
-@settings(deadline=None)
 def test_quota_survives_being_printed_and_read_again(milli: int) -> None:
     assert units.parse_gpus(units.format_gpus(milli)) == milli
 
 
 @given(value=numberish | st.integers())
-@settings(deadline=None)
 def test_whole_number_that_passes_is_never_a_rounded_one(value: int | str) -> None:
     try:
         count = units.parse_whole(value, "x")
@@ -79,12 +73,10 @@ def test_whole_number_that_passes_is_never_a_rounded_one(value: int | str) -> No
 
 
 @given(value=st.from_regex(f"\\A{units.QUANTITY_PATTERN}\\Z"))
-@settings(deadline=None)
 def test_every_quantity_of_the_grammar_is_read(value: str) -> None:
     assert units.parse_quantity(value) >= 0
 
 
 @given(milli=st.integers(1, 1000), card_mib=st.integers(1, 300_000))
-@settings(deadline=None)
 def test_a_share_in_mib_costs_no_more_milli_than_it_came_from(milli: int, card_mib: int) -> None:
     assert units.share_milli(units.share_mib(milli, card_mib), card_mib) <= milli

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.http.book import Book
@@ -124,7 +124,7 @@ async def knowing(made: Running) -> None:
     made.be_synced()
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80)
 @given(calls=st.lists(st.tuples(st.sampled_from(VERBS), BODIES), min_size=1, max_size=8))
 def test_no_body_makes_a_verb_fail_or_changes_the_book(calls: list[tuple[str, bytes]]) -> None:
     async def play() -> None:
@@ -143,7 +143,7 @@ def test_no_body_makes_a_verb_fail_or_changes_the_book(calls: list[tuple[str, by
     asyncio.run(play())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(document=CALLS)
 def test_a_filter_answer_keeps_each_sent_name_or_says_why_not(document: Any) -> None:
     try:

@@ -21,7 +21,7 @@ from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
 from tests.twins import baselines_twin, fragments_twin, published_twin
 
-RUN = settings(max_examples=200, deadline=None)
+RUN = settings(max_examples=200)
 
 typical_pods = st.lists(
     st.builds(

@@ -10,7 +10,7 @@ from extender.kernels import node_victims, sums
 from tests.twins import node_victims_twin, sums_twin
 from tests.unit.kernels.cases import Case, Giver, Place, Pod, Work
 
-RUN = settings(max_examples=200, deadline=None)
+RUN = settings(max_examples=200)
 
 amounts = st.tuples(*[st.integers(0, 3).map(lambda n: 500 * n)] * 3)
 floors = st.tuples(amounts, amounts)

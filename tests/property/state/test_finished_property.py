@@ -70,4 +70,4 @@ class GangMachine(RuleBasedStateMachine):
 
 
 TestGang = GangMachine.TestCase
-TestGang.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestGang.settings = settings(max_examples=100, stateful_step_count=30)

@@ -8,7 +8,7 @@ from extender.state.tally import Tally
 from tests.property.policy.world import apply, clusters
 from tests.support.snapshots import Cluster
 
-RUN = settings(max_examples=100, deadline=None)
+RUN = settings(max_examples=100)
 
 
 @RUN

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert
 
@@ -86,7 +86,7 @@ holds = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(
     held=holds,
     losses=st.lists(st.sampled_from(["", "", "before", "after"]), max_size=12),

@@ -234,8 +234,8 @@ def test_the_refusal_of_compute_above_the_fraction_says_both_figures() -> None:
 
 def test_part_of_a_card_as_a_resource_is_refused_with_the_annotation_that_means_it() -> None:
     assert refusal(pod().asking("nvidia.com/gpu", "500m")).endswith(
-        "nvidia.com/gpu: '500m' is not a whole number, such as 2; half of a GPU is the annotation"
-        ' gpu-fraction: "0.5"'
+        "nvidia.com/gpu: '500m' (0.5) is not a whole number, such as 2; half of a GPU is the"
+        ' annotation gpu-fraction: "0.5"'
     )
 
 

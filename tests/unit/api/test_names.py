@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from extender.api import demand, names
+from extender.api import aliases, demand, names
 
 _PREFIXED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")
 
@@ -17,9 +17,9 @@ _PREFIXED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9][-A-
             for name, value in vars(names).items()
             if name.startswith(("LABEL_", "ANNOTATION"))
         ),
-        *demand.PROJECT_LABELS,
-        *demand.GROUP_LABELS,
-        *demand.PREEMPTIBILITY_LABELS,
+        *aliases.PROJECT_LABELS,
+        *aliases.GROUP_LABELS,
+        *aliases.PREEMPTIBILITY_LABELS,
         *demand.GPU_ANNOTATIONS,
         names.GATE,
         names.GPU_MILLI,
@@ -30,9 +30,9 @@ def test_key_is_a_qualified_name(key: str) -> None:
 
 
 def test_our_own_keys_come_first_among_their_aliases() -> None:
-    assert demand.PROJECT_LABELS[0] == names.LABEL_PROJECT
-    assert demand.GROUP_LABELS[0] == names.LABEL_POD_GROUP
-    assert demand.PREEMPTIBILITY_LABELS[0] == names.LABEL_PREEMPTIBILITY
+    assert aliases.PROJECT_LABELS[0] == names.LABEL_PROJECT
+    assert aliases.GROUP_LABELS[0] == names.LABEL_POD_GROUP
+    assert aliases.PREEMPTIBILITY_LABELS[0] == names.LABEL_PREEMPTIBILITY
 
 
 def test_every_kind_of_work_has_a_priority_class_of_its_own() -> None:

@@ -79,12 +79,12 @@ class Story:
 
     def department(self, name: str, quota: object, **status: object) -> Self:
         """A department with a quota in pool `default`; status: fairShare, allocated."""
-        return self.write("GpuDepartment", name, _queue(name, {}, quota, status))
+        return self.write("GpuDepartment", name, queue_of(name, {}, quota, status))
 
     def project(self, name: str, department: str, quota: object, **status: object) -> Self:
         """A project with a quota in pool `default`; status: fairShare, allocated."""
         spec = {"department": department}
-        return self.write("GpuProject", name, _queue(name, spec, quota, status))
+        return self.write("GpuProject", name, queue_of(name, spec, quota, status))
 
     def group(self, name: str, min_member: int) -> Self:
         """A GpuPodGroup."""
@@ -235,9 +235,10 @@ def parse(cards: str) -> list[dict[str, int]]:
     return [{"index": int(i), "milli": int(m), "memoryMiB": int(b)} for i, m, b in parts]
 
 
-def _queue(
+def queue_of(
     name: str, spec: dict[str, Any], quota: object, status: dict[str, object]
 ) -> dict[str, Any]:
+    """A queue with a quota and a status in pool `default`."""
     pool = {"name": "default", "gpu": {"quota": quota}}
     obj: dict[str, Any] = {"metadata": {"name": name}, "spec": spec | {"nodePools": [pool]}}
     if status:

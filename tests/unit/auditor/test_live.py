@@ -16,10 +16,12 @@ from aiohttp import web
 from tests.support.auditor import Auditor, Limits
 from tests.support.auditor import auditor as live
 from tests.support.auditor.etcd import Store
-from tests.unit.auditor.story import row_of
+from tests.unit.auditor.story import queue_of, row_of
 
 ROOT = Path(__file__).parents[3]
 LEDGER = "ballast.dev/gpunodes/n1"
+PROJECT = "ballast.dev/gpuprojects/red"
+HELD = "pods/team/held"
 
 #: The fixture `audited` as tests use it, on an audit of which the verdict is given.
 SUITE = """
@@ -118,6 +120,14 @@ def ledger(*names: str) -> dict[str, Any]:
     return {"metadata": {"name": "n1"}, "spec": {"rows": rows}, "status": {"devices": devices}}
 
 
+def bound(name: str) -> dict[str, Any]:
+    """A pod of project `red` on n1, with half of the card."""
+    notes = {"gpu-fraction": "0.5", "ballast.dev/cards": "0:500:40000"}
+    meta = {"name": name, "namespace": "team", "uid": f"uid-{name}", "annotations": notes}
+    labels = {"ballast.dev/project": "red"}
+    return {"metadata": meta | {"labels": labels}, "spec": {"nodeName": "n1"}, "status": {}}
+
+
 async def test_a_deletion_is_a_change_that_says_so() -> None:
     async with served() as (etcd, store):
         etcd.write(LEDGER, ledger())
@@ -137,13 +147,32 @@ async def test_what_has_lasted_too_long_is_in_the_verdict_though_nothing_is_writ
         etcd.write(LEDGER, ledger("gone"))
         limits = Limits(orphan_row_s=0.05)
         async with Auditor(store, limits=limits, needs_binds=False) as auditor:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not auditor.violations:
                     await asyncio.sleep(0.01)
             await etcd.watched()
             verdict = await auditor.finish(settle_s=0)
     assert verdict.invariants() == {"A4"}
     assert not verdict.is_clean
+
+
+async def test_figures_that_were_right_at_rest_are_not_judged_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A test's programs end before its audit does, and then nothing reports a pod that leaves."""
+    monkeypatch.setattr(live, "LOOK_S", 0.01)
+    async with served() as (etcd, store):
+        etcd.write(LEDGER, ledger("held"))
+        etcd.write(HELD, bound("held"))
+        etcd.write(PROJECT, queue_of("red", {}, 2, {"allocated": "0.5"}))
+        limits = Limits(rest_s=0.05, settled_s=0.05)
+        async with Auditor(store, limits=limits, needs_binds=False) as auditor:
+            await etcd.watched()
+            verdict = await auditor.finish()
+            assert (verdict.was_at_rest, verdict.invariants()) == (True, set())
+            etcd.write(HELD, None, "DELETE")
+            verdict = await auditor.finish(settle_s=0.2)
+    assert (verdict.was_at_rest, verdict.invariants()) == (True, set())
 
 
 def test_a_test_whose_audit_is_not_clean_fails(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ FINDINGS = [
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    checked._print(FINDINGS, no_headers=False)
+    checked.print_findings(FINDINGS, no_headers=False)
     return [click.unstyle(line).rstrip() for line in capsys.readouterr().out.splitlines()]
 
 

@@ -45,6 +45,15 @@ def test_wrong_usage_is_reported_before_a_cluster_is_asked(command: str, said: s
     assert said in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize(("time", "is_warned"), [("12", True), ("12h", False), ("1800", False)])
+def test_a_time_of_a_few_seconds_is_warned_of(time: str, is_warned: bool) -> None:
+    words = ["run", "a", "--image", "i", "-n", "n", "--run-time", time, "--dry-run=client"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    said = "Warning: --run-time 12 means 12 s: for hours write 12h\n"
+    assert done.stderr == (said if is_warned else "")
+
+
 def test_help_of_the_plugin_of_kubectl_names_what_people_type() -> None:
     done = CliRunner().invoke(main, ["why", "--help"], prog_name="kubectl-ballast")
     assert done.stdout.startswith("Usage: kubectl ballast why "), done.stdout

@@ -34,7 +34,7 @@ def test_a_file_that_is_not_text_is_an_error(peer: str, tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_bytes(b"\xff\xfe\x00")
     code, told = convert(peer, file)
-    assert (code, told) == (1, f"Error: {file}: not a text in UTF-8")
+    assert (code, told) == (1, f"Error: {file}: not UTF-8 text")
 
 
 @pytest.mark.parametrize("peer", PEERS[:-1])
@@ -63,3 +63,27 @@ def test_a_line_that_slurm_does_not_write_is_reported(text: str, tmp_path: Path)
     code, told = convert("slurm", file)
     assert code == 1
     assert text.partition("\n")[0] in told
+
+
+@pytest.mark.parametrize("peer", ["kai", "kueue", "hami", "volcano"])
+def test_workload_of_a_kind_that_is_not_kubernetes_own_is_reported(
+    peer: str, tmp_path: Path
+) -> None:
+    text = """
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: tune, namespace: team}
+spec:
+  workerGroupSpecs:
+  - template: {spec: {schedulerName: other, containers: [{name: c, image: i}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: team}
+spec: {containers: [{name: c, image: i}]}
+"""
+    (file := tmp_path / "work.yaml").write_text(text)
+    done = CliRunner().invoke(main, ["convert", "--from", peer, "-f", str(file)])
+    assert done.exit_code == 1
+    told = " ".join(done.stderr.split())
+    assert "RayCluster team/tune: pod templates: only workloads of Kubernetes' own kinds" in told

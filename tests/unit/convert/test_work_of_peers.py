@@ -1,5 +1,7 @@
 """Workloads of other schedulers as Jobs, groups and annotations of Ballast."""
 
+from collections.abc import Callable, Iterable
+
 import msgspec
 import pytest
 
@@ -7,7 +9,7 @@ from extender.api import names
 from extender.api.demand import Demand, read_demand
 from extender.api.objects import Pod
 from extender.convert import hami, kai, slurm, volcano
-from extender.convert.fields import Manifest
+from extender.convert.fields import Converted, Manifest
 from extender.kube.resources import PODS
 from extender.kube.wire import decode_object
 from tests.unit.convert.accepted import assert_accepted, lost, objects, of_kind
@@ -95,7 +97,9 @@ spec:
   - replicas: 1
     name: master
     policies: [{event: TaskCompleted, action: CompleteJob}]
-    template: {spec: {restartPolicy: OnFailure, containers: [{name: m, image: i}]}}
+    template:
+      metadata: {annotations: {gpu-fraction: "0.5"}}
+      spec: {restartPolicy: OnFailure, containers: [{name: m, image: i}]}
   - replicas: 2
     name: worker
     template:
@@ -127,6 +131,33 @@ def test_volcano_job_becomes_a_job_for_each_task_in_one_group() -> None:
     told = lost(done)
     for word in ("spec.plugins", "tasks.master.policies"):
         assert any(word in each for each in told), (word, told)
+
+
+def test_volcano_task_without_gpus_is_not_counted_in_the_group_that_waits_for_gpus() -> None:
+    done = volcano.convert(objects(VCJOB.replace('{gpu-fraction: "0.5"}', "{}")))
+    assert_accepted(done)
+    group = of_kind(done, "GpuPodGroup")["mpi"]["spec"]
+    assert (group["minMember"], "subGroups" in group) == (2, False)
+    jobs = of_kind(done, "Job")
+    assert names.LABEL_POD_GROUP not in jobs["mpi-master"]["spec"]["template"]["metadata"]["labels"]
+    labels = jobs["mpi-worker"]["spec"]["template"]["metadata"]["labels"]
+    assert labels[names.LABEL_POD_GROUP] == "mpi"
+    assert any("tasks.master: it requests no GPU" in each for each in lost(done))
+
+
+def test_volcano_job_without_gpus_becomes_jobs_without_a_group() -> None:
+    text = VCJOB.replace('{gpu-fraction: "0.5"}', "{}").replace("volcano.sh/vgpu", "example.com/x")
+    done = volcano.convert(objects(text))
+    assert [each["kind"] for each in done.objects] == ["Job", "Job"]
+    assert any("spec.minAvailable=3: no task requests GPUs" in each for each in lost(done))
+
+
+def test_object_whose_name_is_generated_is_named_by_its_prefix() -> None:
+    done = volcano.convert(objects(VCJOB.replace("name: mpi,", "generateName: mpi-,")))
+    assert_accepted(done)
+    assert set(of_kind(done, "GpuPodGroup")) == {"mpi"}
+    assert set(of_kind(done, "Job")) == {"mpi-master", "mpi-worker"}
+    assert "Job team/mpi-: metadata.generateName=mpi-: there is no counterpart" in lost(done)
 
 
 KAI_WORK = """
@@ -165,6 +196,80 @@ def test_kai_pod_group_and_topology() -> None:
     assert pool["nodeSelector"] == {"kai.scheduler/node-pool": "h100"}
     assert pool["placement"] == {"gpu": "Spread"}
     assert len(lost(done)) == 3
+
+
+KAI_JOB = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: fast}
+spec: {partitionLabelValue: h100}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  namespace: team
+  labels:
+    kai.scheduler/queue: q
+    kai.scheduler/preemptibility: non-preemptible
+    kai.scheduler/node-pool: h100
+  annotations: {kai.scheduler/topology: net, kai.scheduler/topology-required-placement: rack}
+spec:
+  template:
+    metadata:
+      annotations: {kai.scheduler/gpu-device-affinity: app=x, kai.scheduler/topology: near}
+    spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
+"""
+
+
+def test_words_that_kai_reads_on_the_owner_of_pods_are_moved_to_the_pods() -> None:
+    done = kai.convert(objects(KAI_JOB))
+    assert_accepted(done)
+    meta = of_kind(done, "Job")["j"]["spec"]["template"]["metadata"]
+    assert meta["labels"]["kai.scheduler/preemptibility"] == "non-preemptible"
+    assert meta["annotations"]["kai.scheduler/topology-required-placement"] == "rack"
+    assert meta["annotations"]["kai.scheduler/topology"] == "near", "the pods' own comes first"
+    assert meta["annotations"][names.ANNOTATION_NODE_POOLS] == "h100"
+
+
+def test_word_of_kai_on_pods_without_a_counterpart_is_reported() -> None:
+    assert lost(kai.convert(objects(KAI_JOB))) == [
+        "Job team/j: kai.scheduler/gpu-device-affinity=app=x: there is no counterpart"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("convert", "key"),
+    [
+        (kai.convert, "pod-group-name"),
+        (volcano.convert, "scheduling.k8s.io/group-name"),
+        (volcano.convert, "scheduling.volcano.sh/group-name"),
+    ],
+)
+def test_pod_that_names_its_group_by_annotation_joins_the_converted_group(
+    convert: Callable[[Iterable[Manifest]], Converted], key: str
+) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    meta = {"name": "p", "namespace": "team", "annotations": {key: "pg"}}
+    made: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    pod = of_kind(convert([made]), "Pod")["p"]
+    assert pod["metadata"]["labels"] == {names.LABEL_POD_GROUP: "pg"}
+
+
+def test_namespace_of_pods_that_name_a_queue_of_volcano_by_annotation_is_listed() -> None:
+    text = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: vision}
+spec: {}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: team, annotations: {scheduling.volcano.sh/queue-name: vision}}
+spec: {containers: [{name: c, image: i}]}
+"""
+    project = of_kind(volcano.convert(objects(text)), "GpuProject")["vision"]
+    assert project["spec"]["namespaces"] == ["team"]
 
 
 SCRIPT = """#!/bin/bash
@@ -210,7 +315,7 @@ def test_slurm_script_becomes_a_gang_that_says_how_long_it_runs() -> None:
     [("90", 5400), ("10:30", 630), ("2:00:00", 7200), ("1-12", 129_600), ("UNLIMITED", 0)],
 )
 def test_times_of_slurm(text: str, seconds: int) -> None:
-    assert slurm._seconds(text) == seconds
+    assert slurm.time_limit_s(text) == seconds
 
 
 def job_of(*lines: str) -> tuple[Manifest, list[str]]:

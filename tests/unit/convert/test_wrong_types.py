@@ -10,7 +10,7 @@ import pytest
 from extender.convert import hami, kai, kueue, runai, slurm, volcano
 from extender.convert.fields import Converted, Manifest
 from tests.unit.convert.accepted import objects
-from tests.unit.convert.test_queues_of_peers import KAI, KUEUE, RUNAI, VOLCANO
+from tests.unit.convert.queues_of_peers import KAI, KUEUE, RUNAI, VOLCANO
 from tests.unit.convert.test_work_of_peers import HAMI, KAI_WORK, SCRIPT, VCJOB
 
 Convert = Callable[[Iterable[Manifest]], Converted]

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from tests.faults.kinds import flood
-from tests.faults.load import FOLDERS, OWN, Load, _job, _stream
+from tests.faults.load import FOLDERS, OWN, Load, job_of, stream_of
 from tests.faults.stage import QUOTAS
 
 
@@ -40,7 +40,7 @@ def _fraction(pod: dict[str, Any]) -> float:
 
 
 def test_no_stream_is_left_when_the_load_is_cut_back() -> None:
-    stream, job = _stream("stream-1", Random(1)), _job("job-1", Random(1))
+    stream, job = stream_of("stream-1", Random(1)), job_of("job-1", Random(1))
     for each in (stream, job):
         each["metadata"]["creationTimestamp"] = "2026-11-25T12:00:00Z"
     jobs = FOLDERS["Job"].format("team-a")

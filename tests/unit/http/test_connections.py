@@ -11,7 +11,7 @@ from aiohttp import web
 from extender.connection_limits import ConnectionLimits
 from extender.http.server import Address, Listener
 
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 LONG = ConnectionLimits(connections=4, a_peer=4)
 SHORT = ConnectionLimits(4, 4, handshake_s=0.05, headers_s=0.05, request_s=0.05, unread_s=0.05)

@@ -126,7 +126,7 @@ async def test_a_change_of_the_files_is_noticed_and_a_half_written_one_waited_ou
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(used.get(), 0.1)
         shop.write_serving(shop.authority)
-        assert isinstance(await asyncio.wait_for(used.get(), 5), ssl.SSLContext)
+        assert isinstance(await asyncio.wait_for(used.get(), 60), ssl.SSLContext)
     finally:
         watching.cancel()
 

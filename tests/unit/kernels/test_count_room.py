@@ -8,7 +8,7 @@ import pytest
 from extender.api.demand import Demand
 from extender.kernels import nodes
 from extender.state.nodes import NodeTable
-from tests.support.snapshots import demand_of
+from tests.support.snapshot_job import demand_of
 from tests.twins import nodes_twin
 from tests.unit.kernels.test_nodes import table_with
 

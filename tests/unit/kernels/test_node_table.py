@@ -3,7 +3,7 @@
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, GpuNodeStatus, Row
 from extender.api.objects import ObjectMeta
 from extender.state.nodes import CardTable, NodeFacts, NodeTable, RowIndex
-from tests.support.snapshots import demand_of
+from tests.support.snapshot_job import demand_of
 
 
 def gpu_node(name: str, *rows: Row, gpus: int = 2) -> GpuNode:

@@ -7,7 +7,8 @@ import pytest
 
 from extender.kernels import nodes as compiled
 from extender.state.nodes import NodeTable
-from tests.support.snapshots import Cluster, demand_of
+from tests.support.snapshot_job import demand_of
+from tests.support.snapshots import Cluster
 from tests.twins import nodes_twin as twin
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])

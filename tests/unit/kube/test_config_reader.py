@@ -16,7 +16,7 @@ print(connection._config is kubernetes_asyncio.config)
 
 def test_the_client_is_not_loaded_and_remains_whole_for_others() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stderr == ""
     assert done.stdout.split("\n")[:3] == ["0", "ApiClient V1Pod", "False"]

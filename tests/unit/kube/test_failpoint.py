@@ -19,7 +19,7 @@ def run(point: str, *reached: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", REACH.format(reached)],
         env=os.environ | {"BALLAST_FAILPOINT": point},
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
 

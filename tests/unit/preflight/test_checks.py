@@ -18,7 +18,7 @@ from extender.api.names import PRIORITY_CLASSES
 from extender.api.objects import ObjectMeta, Taint
 from extender.cli.checks.checked import judge
 from extender.preflight.cluster import SCHEDULER_MINOR
-from extender.preflight.facts import Budget, DefaultingClass, Facts, Job, Named, Node
+from extender.preflight.facts import Budget, ConfigMap, DefaultingClass, Facts, Job, Named, Node
 from extender.preflight.findings import PreflightFinding, State, some
 from tests.support.overlays import of_kind, rendered
 
@@ -210,6 +210,28 @@ def test_yunikorn_is_known_by_its_webhook() -> None:
     assert "YuniKorn" in finding(facts, "other schedulers").found
 
 
+@pytest.mark.parametrize(
+    ("selector", "state"),
+    [
+        ("", State.WARN),
+        (
+            "namespaceLabelSelector: {matchExpressions:"
+            " [{key: ballast.dev/managed, operator: DoesNotExist}]}",
+            State.OK,
+        ),
+    ],
+)
+def test_a_descheduler_is_known_by_its_policy(selector: str, state: State) -> None:
+    body = {
+        "metadata": {"name": "descheduler", "namespace": "kube-system"},
+        "data": {"policy.yaml": f"kind: DeschedulerPolicy\n{selector}"},
+    }
+    told = finding(good(descheduling=[msgspec.convert(body, ConfigMap)]), "descheduler")
+    assert told.state is state
+    assert told.found.startswith("ConfigMap kube-system/descheduler ")
+    assert ("docs/platforms.md" in told.advice) == (state is State.WARN)
+
+
 def test_priority_class_of_our_name_and_another_value_fails() -> None:
     name = next(iter(PRIORITY_CLASSES))
     other = msgspec.convert({"metadata": {"name": name}, "value": 7}, DefaultingClass)
@@ -232,10 +254,18 @@ def test_rights_that_lack_fail() -> None:
 
 
 def test_installation_without_its_policy_fails() -> None:
-    facts = good(groups=["ballast.dev"])
+    facts = good(groups=["ballast.dev"], webhooks=[named("ballast-webhooks")])
     assert finding(facts, "policies").state is State.FAIL
     facts.policies = [named("gpu-pods.ballast.dev")]
     assert finding(facts, "policies").state is State.OK
+
+
+def test_the_definitions_that_an_uninstallation_leaves_are_no_failure() -> None:
+    told = finding(good(groups=["ballast.dev"]), "policies")
+    assert (told.state, told.found) == (State.OK, "only Ballast's CRDs are installed")
+    unread = ["mutatingwebhookconfigurations: forbidden"]
+    facts = good(groups=["ballast.dev"], unread=unread)
+    assert finding(facts, "policies").state is State.FAIL
 
 
 def test_policies_that_the_login_may_not_list_are_not_said_to_be_missing() -> None:

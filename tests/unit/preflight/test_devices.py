@@ -28,6 +28,12 @@ def test_class_of_gpus_without_a_label_is_to_be_labelled() -> None:
     assert "ballast.dev/cards-of=DRIVER" in found.advice
 
 
+def test_classes_that_nvidias_driver_installs_need_no_label() -> None:
+    installed = ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com")
+    classes = [device_class(name=name, cards_of="") for name in installed]
+    assert "DRA" not in {each.check for each in judge(good(device_classes=classes))}
+
+
 def test_published_cards_are_counted() -> None:
     slices = [published("plain", 2), published("other", 3)]
     found = finding(good(device_classes=[device_class()], slices=slices), "DRA")

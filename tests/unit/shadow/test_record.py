@@ -9,7 +9,7 @@ from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.shadow import record as record_module
 from extender.shadow.adoption import Seen, adopt
-from extender.shadow.command import _print
+from extender.shadow.command import print_report
 from extender.shadow.page import as_html
 from extender.shadow.peers import read_peers
 from extender.shadow.reading import Watched
@@ -192,7 +192,7 @@ def test_table_page_and_json_count_workloads_once(capsys: pytest.CaptureFixture[
     told = record.report()
     assert len(told.stops) == 2
     assert (told.waited, told.would_start, told.would_stop, told.would_move) == (2, 2, 1, 0)
-    _print(told)
+    print_report(told)
     said = " ".join(capsys.readouterr().out.split())
     assert "1 look at 4 GPUs of 1 node; 2 workloads waited" in said
     assert "start 2 of them; 1 would stop" in said
@@ -212,6 +212,6 @@ def test_what_is_left_out_is_counted(
     told = record.report()
     assert (len(told.work), told.left_out, told.waited) == (1, 1, 2)
     assert (len(told.stops), told.stops_left_out, told.would_stop) == (1, 1, 2)
-    _print(told)
+    print_report(told)
     assert "2 lines of work and stops left out" in " ".join(capsys.readouterr().out.split())
     assert "<dt>Workloads that waited</dt><dd>2</dd>" in as_html(told)

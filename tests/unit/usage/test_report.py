@@ -136,6 +136,21 @@ def test_prices_that_are_none_are_refused_with_a_sentence(tmp_path: Path, text: 
         read_prices(tmp_path / "prices.yaml")
 
 
+def test_prices_need_no_quotes_and_stay_exact(tmp_path: Path) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("gpuHour: 2.10\nmodels: {H100: {gpuHour: 4}}\n")
+    read = read_prices(path)
+    assert str(read.per_hour("A100", is_over_quota=True)) == "2.10"
+    assert str(read.per_hour("H100", is_over_quota=False)) == "4"
+
+
+def test_a_price_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("models: {H100: {gpuHour: 2.10 EUR}}")
+    with pytest.raises(PriceError, match=r"models\.H100\.gpuHour: '2\.10 EUR' is not a decimal of"):
+        read_prices(path)
+
+
 def test_focus_rows_add_up_to_what_was_held(prices: Prices) -> None:
     rows = list(focus_rows(make_report(RECORDS, BY), "2026-10", prices))
     assert all(tuple(sorted(row)) == COLUMNS for row in rows)

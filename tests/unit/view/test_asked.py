@@ -11,7 +11,8 @@ from extender.view.asked import tell_of, wanted_of
 from extender.view.line import as_unix_s
 from extender.view.picture import BadChangeError, Picture
 from tests.support.builders import pool, project
-from tests.support.snapshots import NOW_S, Cluster
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster
 from tests.unit.state.model import state_of
 
 NOW = AsOf("2026-01-01T00:00:00Z", "1")
@@ -133,7 +134,7 @@ def test_of_two_that_are_asked_about_the_first_has_the_room() -> None:
         ([wants(gpus(1), name="a-run", namespace="ns")], "there is a workload ns/a-run already"),
         ([wants(gpus(1, n_pods=10_001))], "10001 pods; a workload has up to 10000"),
         ([wants(gpus(1, n_pods=-1))], "-1 pods"),
-        ([wants(gpus(1), name=f"n{n}") for n in range(101)], "101 workloads are asked about"),
+        ([wants(gpus(1), name=f"n{n}") for n in range(101)], "101 workloads are given"),
     ],
 )
 def test_what_cannot_be_asked_is_said_so(wanted: list[WantedWorkload], why: str) -> None:

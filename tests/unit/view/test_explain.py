@@ -1,16 +1,18 @@
 """Why a workload is pending, and ways out, each of which was tried."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
-from extender.state.model import ElasticView, Figures, PoolQuota, WorkloadView
+from extender.state.model import Constraints, Figures, PoolQuota, WorkloadView
 from extender.view.answers import AsOf, Explanation
 from extender.view.explain import explain, find, try_ways
 from extender.view.line import waiting
 from extender.view.picture import Picture
-from tests.support.snapshots import Cluster
+from tests.support.snapshots import ELASTIC, Cluster
 from tests.unit.policy.test_floors import cluster as one_project
 from tests.unit.policy.test_floors import replica
 from tests.unit.policy.test_month_budgets import spend
@@ -191,18 +193,7 @@ def test_a_pod_and_an_owner_are_found_by_name() -> None:
 )
 def test_why_says_what_an_elastic_pool_buys_and_why_not(reads_pods: bool, asks: str) -> None:
     cluster = full_cluster()
-    grows = ElasticView(
-        max_nodes=4,
-        n_gpus=8,
-        card_mib=16384,
-        card_model="A100",
-        cpu_milli=64_000,
-        memory_mib=1 << 20,
-        selector=(),
-        labels=(),
-        provisioning_class="c",
-        reads_pods=reads_pods,
-    )
+    grows = dataclasses.replace(ELASTIC, provisioning_class="c", reads_pods=reads_pods)
     cluster.pool("default", elastic=grows)
     cluster.department("d", quota=64)
     cluster.project("owner", quota=16, department="d")
@@ -294,7 +285,7 @@ def test_each_pool_of_a_workload_is_checked() -> None:
     assert "all 4 GPUs of the 1 ready node of pool slow" in checks["room now in slow"]
     assert "a holds 2 GPUs; with this work it would hold 5" in checks["reclaim in fast"]
     assert "a holds 0 GPUs; with this work it would hold 3" in checks["reclaim in slow"]
-    assert "(2 GPUs) would not make the room" in checks["preemption in fast"]
+    assert "(2 GPUs) would not make enough room" in checks["preemption in fast"]
     assert checks["preemption in slow"] == "nothing of a runs below priority 50"
     assert checks["room within limits"] == "its project has no limit"
     assert found.queue is not None
@@ -352,3 +343,25 @@ def test_a_limit_that_is_reached_is_told_beside_the_quota_for_non_preemptible_wo
     found = told(cluster, "ns/wait")
     assert found.reason == "NonPreemptibleOverQuota"
     assert [each.outcome for each in found.checks if each.name == "room within limits"] == ["no"]
+
+
+def test_another_node_pool_is_a_way_out_with_the_annotation_that_allows_it() -> None:
+    cluster = Cluster()
+    cluster.pool("default")
+    cluster.node("n0", gpus=1)
+    cluster.pool("h100")
+    cluster.node("n1", gpus=1, pool="h100")
+    cluster.project("a", quota=1)
+    cluster.job("run", "a", gpus=1, on="n0")
+    cluster.job("wait", "a", gpus=1)
+    changes = [each.change for each in told(cluster, "ns/wait").ways_out]
+    assert "node pool h100 is allowed, too (annotation ballast.dev/node-pools)" in changes
+
+
+def test_a_label_that_no_node_has_is_explained_with_those_that_nodes_have() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1, labels={"gpu": "A100"})
+    cluster.project("a", quota=1)
+    far = Constraints(node_selector=(("gpu", "A1000"),))
+    cluster.job("wait", "a", gpus=1, constraints=far)
+    assert told(cluster, "ns/wait").help.endswith(" Nodes of its pools have gpu: A100.")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from extender.state.model import Constraints
 from extender.view import ahead
 from extender.view.ahead import Ahead
 from extender.view.answers import Forecast
@@ -11,7 +12,8 @@ from extender.view.forecast import HitRate, Outlook
 from extender.view.forecaster import look_ahead
 from extender.view.line import as_time, as_unix_s
 from extender.view.picture import Picture
-from tests.support.snapshots import NOW_S, Cluster
+from tests.support.snapshot_job import NOW_S
+from tests.support.snapshots import Cluster
 
 
 def two_projects() -> Cluster:
@@ -184,6 +186,16 @@ def test_what_is_not_considered_is_told_with_the_reason() -> None:
     cluster = full()
     cluster.job("wait", "b", gpus=1, pods=1, min=3, run=60)
     message = "it gets no place until the cause of GangIncomplete is removed"
+    assert said(cluster, "wait").message == message
+
+
+def test_work_that_no_node_matches_is_not_told_of_the_run_times_of_others() -> None:
+    cluster = two_projects()
+    cluster.job("endless", "b", gpus=1, on="n0")
+    cluster.job(
+        "wait", "a", gpus=1, constraints=Constraints(node_selector=(("gpu", "H200"),)), run=60
+    )
+    message = "it gets no place until the cause of NoMatchingNode is removed"
     assert said(cluster, "wait").message == message
 
 

@@ -18,7 +18,7 @@ from tests.support.snapshots import Cluster
 ROOT = "/apis/view.ballast.dev/v1alpha1"
 NOW = AsOf("2026-01-01T00:00:00Z", "2")
 BEFORE = AsOf("2026-01-01T00:00:00Z", "1")
-DONE_S = 20
+DONE_S = 60
 
 
 def cluster(*waiting: str) -> Picture:

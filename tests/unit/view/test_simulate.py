@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from extender.view.answers import AddedNodes, AsOf, Job, SimulationSpec, SimulationStatus
 from extender.view.picture import BadChangeError, Picture
-from extender.view.simulate import simulate
+from extender.view.simulate import apply, simulate
 from tests.support.snapshots import Cluster
 from tests.unit.policy.test_month_budgets import spend
 
@@ -47,6 +47,50 @@ def test_a_quota_that_is_moved_starts_one_and_stops_another() -> None:
     assert (found.held_after, found.waiting_before) == ("8", "2")
 
 
+def reclaiming() -> Cluster:
+    """The same, but b has a quota of 2, so two of its pods are evicted for `wait`."""
+    made = cluster()
+    made.project("a", quota=6)
+    made.project("b", quota=2)
+    return made
+
+
+def test_work_that_is_evicted_only_without_the_change_stays() -> None:
+    found = simulate(
+        Picture(reclaiming().snapshot()), SimulationSpec(quotas={"a": "4", "b": "4"}), NOW
+    )
+    (stays,) = (each for each in found.changes if each.workload == "ns/b-run")
+    assert (stays.what, stays.pods, stays.request) == ("stays", 2, "2")
+    assert stays.message == "stops without the change, for ns/wait"
+    assert found.stops == 0
+
+
+def test_work_of_which_fewer_pods_are_evicted_stays_and_does_not_stop() -> None:
+    made = reclaiming()
+    made.job("wait", "a", gpus=1, pods=2, min=1)
+    quotas = {"a": "5", "b": "3"}
+    found = simulate(Picture(made.snapshot()), SimulationSpec(quotas=quotas), NOW)
+    (stays,) = (each for each in found.changes if each.workload == "ns/b-run")
+    assert (stays.what, stays.pods, stays.request) == ("stays", 1, "1")
+    assert found.stops == 0
+
+
+def test_work_of_a_drained_node_that_is_evicted_without_the_drain_does_not_stay() -> None:
+    found = simulate(Picture(reclaiming().snapshot()), SimulationSpec(drain=["n1"]), NOW)
+    assert {each.what for each in found.changes if each.workload == "ns/b-run"} == {"stops"}
+
+
+def test_a_department_is_named_as_shares_prints_it() -> None:
+    made = cluster()
+    made.pool("default")
+    made.pool("h100")
+    made.department("research", quota=8)
+    for name in ("research", "research/default", "department/research"):
+        spec = SimulationSpec(quotas={name: "2"})
+        changed = apply(Picture(made.snapshot()), spec).snapshot.queues["department/research"]
+        assert changed.pools["default"].gpu.quota == 2000, name
+
+
 def test_another_node_starts_what_waits_and_stops_nothing() -> None:
     found = status(add_nodes=[AddedNodes(like="n0", count=1)])
     assert ("starts", "ns/wait") in told(found)
@@ -61,6 +105,46 @@ def test_work_of_a_drained_node_that_has_no_other_place_stops() -> None:
     assert found.held_after == "4"
 
 
+def test_work_of_a_drained_node_that_has_another_place_moves() -> None:
+    made = cluster()
+    made.node("n2", gpus=4)
+    found = simulate(Picture(made.snapshot()), SimulationSpec(drain=["n1"]), NOW)
+    (change,) = (each for each in found.changes if each.workload == "ns/b-run")
+    assert (change.what, change.pods, change.request) == ("moves", 4, "4")
+    assert change.message == "n1 -> n2"
+    assert (found.stops, change.lost, found.lost_after) == (0, "0.2", "0.2")
+
+
+def test_work_of_a_drained_node_that_has_places_for_some_pods_moves_and_stops() -> None:
+    made = cluster()
+    made.node("n2", gpus=1)
+    found = simulate(Picture(made.snapshot()), SimulationSpec(drain=["n1"]), NOW)
+    changes = {each.what: each for each in found.changes if each.workload == "ns/b-run"}
+    assert {what: each.pods for what, each in changes.items()} == {"moves": 1, "stops": 3}
+    assert {each.lost for each in changes.values()} == {"0.1"}
+    assert (found.held_after, found.waiting_after) == ("5", "5")
+
+
+def test_pod_that_waits_beside_pods_of_a_drained_node_starts() -> None:
+    made = cluster()
+    made.node("n2", gpus=8)
+    b_run = made.workloads["ns/b-run"]
+    waits = replace(b_run.pods[0].made_again(), uid="new", name="new")
+    made.workloads["ns/b-run"] = replace(b_run, pods=(*b_run.pods, waits))
+    found = simulate(Picture(made.snapshot()), SimulationSpec(drain=["n1"]), NOW)
+    moved = {each.what: each.pods for each in found.changes if each.workload == "ns/b-run"}
+    assert moved == {"moves": 4}
+
+
+def test_pod_that_its_disruption_budget_keeps_on_a_drained_node_does_not_move() -> None:
+    made = cluster()
+    made.node("n2", gpus=1)
+    made.job("kept", "b", gpus=1, on="n2", budgets=("ns/keep",))
+    made.budgets["ns/keep"] = 0
+    found = simulate(Picture(made.snapshot()), SimulationSpec(drain=["n2"]), NOW)
+    assert {each.what for each in found.changes if each.workload == "ns/kept"} == {"cannot move"}
+
+
 def test_a_job_is_tried_before_it_is_submitted() -> None:
     found = status(jobs=[Job(project="b", pods=1, gpus="0.5")])
     assert ("waits", "b/what-if-0") in told(found)
@@ -73,12 +157,17 @@ def test_a_job_is_tried_before_it_is_submitted() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"quotas": {"nobody": "4"}}, "there is no project or department 'nobody'"),
+        ({"quotas": {"nobody": "4"}}, "no project or department 'nobody'; there are: a, "),
+        (
+            {"quotas": {"a/h1000": "4"}},
+            "a/h1000: there is no node pool 'h1000'; there are: default",
+        ),
         ({"quotas": {"a": "many"}}, "a: "),
-        ({"drain": ["n9"]}, "there is no GPU node 'n9'"),
+        ({"drain": ["n9"]}, "there is no GPU node 'n9'; there are: n0, n1"),
+        ({"add_nodes": [AddedNodes(like="n9", count=1)]}, "no GPU node 'n9'; there are: n0, n1"),
         ({"add_nodes": [AddedNodes(like="n0", count=0)]}, "1 to 1000"),
-        ({"jobs": [Job(project="a", gpus="1.5")]}, "whole GPUs"),
-        ({"jobs": [Job(project="c")]}, "there is no project 'c'"),
+        ({"jobs": [Job(project="a", gpus="1.5")]}, "1.5 GPUs for a pod: give part of one GPU"),
+        ({"jobs": [Job(project="c")]}, "there is no project 'c'; there are: a, "),
     ],
 )
 def test_what_cannot_be_is_said_so(spec: dict[str, object], why: str) -> None:

@@ -7,6 +7,7 @@ from extender.api.ledger import CardShare, Device, Row
 from extender.api.objects import ObjectMeta, Pod
 from extender.view.answers import (
     AsOf,
+    Change,
     Check,
     Explanation,
     Forecast,
@@ -91,6 +92,7 @@ class Pretend:
         self.records: list[UsageRecord] = []
         self.asked: list[str] = []
         self.spec: SimulationSpec | None = None
+        self.changes: list[Change] = []
         self.refused: NoAnswerError | None = None
         #: Namespaces whose pods the user may not see.
         self.hidden: set[str] = set()
@@ -137,6 +139,7 @@ class Pretend:
         if is_tried:
             told.checks = [
                 Check("room now", "no", "none free"),
+                Check("moving others", "no", "none free"),
                 Check("preemption", "not tried", "off"),
             ]
             told.ways_out = [WayOut("minMember is 2 or less", "2 GPUs of <b>search</b> taken")]
@@ -176,11 +179,16 @@ class Pretend:
         return self.records
 
     async def simulate(self, spec: SimulationSpec) -> Simulation:
-        """Nothing differs."""
+        """What was put into `changes` differs."""
         self._ask("simulate")
         self.spec = spec
         status = SimulationStatus(
-            as_of=NOW, held_before="8", held_after="8", waiting_before="2", waiting_after="2"
+            as_of=NOW,
+            changes=self.changes,
+            held_before="8",
+            held_after="8",
+            waiting_before="2",
+            waiting_after="2",
         )
         return Simulation(spec=spec, status=status)
 

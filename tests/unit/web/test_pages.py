@@ -12,7 +12,10 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from rich.text import Text
 
+from extender.view.answers import Change
+from extender.view.command import SIGNS
 from extender.web.evictions import Event
 from extender.web.guard import POLICY, guard
 from extender.web.identity import one_user
@@ -227,6 +230,7 @@ async def test_workload_shows_checks_and_ways_out(get: Get, pretend: Pretend) ->
     _, text, _ = await get("workload/team-a/train")
     for words in ("OverFairShare", "Number 1 of 2", "room now", "minMember is 2 or less"):
         assert words in text
+    assert (text.count("none free"), text.count("as for room now")) == (1, 1)
     assert "Not tried, since that would have taken too long: more quota." in text
     assert text.endswith("</html>")
     assert pretend.asked == ["explanation team-a/train"] * 2 + ["tried"]
@@ -305,6 +309,17 @@ async def test_a_form_asks_what_it_says_and_leaves_out_what_is_as_it_was(
         "jobs": [{"project": "a", "gpus": "0.5", "pods": 4}],
     }
     assert "--quota a/default=6 --drain gpu-1 --drain gpu-2" in text
+
+
+async def test_each_change_has_its_sign_and_a_colour(get: Get, pretend: Pretend) -> None:
+    pretend.changes = [Change(what, f"a/{ix}", "a", 1, "1") for ix, what in enumerate(SIGNS)]
+    _, text, _ = await get("whatif", method="POST", data={"drain": "gpu-1"})
+    _, style, _ = await get(f"static/{VERSION}/ballast.css")
+    for what, sign in SIGNS.items():
+        shown = str(Text.from_markup(sign)).replace("-", "\u2212")
+        name = what.replace(" ", "-")
+        assert f'<span class="change {name}">{shown} {what}</span>' in text
+        assert what == "waits" or f".change.{name}" in style
 
 
 @pytest.mark.parametrize("form", [{}, {"like": "gpu-0", "count": "many"}])

@@ -30,7 +30,7 @@ def gpu_node(**status: Any) -> dict[str, Any]:
 
 class TestNodes:
     def test_rows_that_hold_are_summed_and_promised_ones_are_not(self) -> None:
-        found = held._node(gpu_node(), {})
+        found = held.node_with_use(gpu_node(), {})
         assert (found["held"], found["free"], found["freeWhole"]) == ("1.5", "1.5", 1)
         assert (found["cards"], found["healthyCards"], found["pods"]) == (4, 3, 2)
         assert found["gpus"][0]["pods"] == ["n/a"]
@@ -38,17 +38,17 @@ class TestNodes:
 
     def test_foreign_pods_leave_less_free(self) -> None:
         foreign = [{"uid": "x", "namespace": "n", "name": "f", "gpus": 1}]
-        found = held._node(gpu_node(foreign=foreign), {})
+        found = held.node_with_use(gpu_node(foreign=foreign), {})
         assert (found["free"], found["freeWhole"], found["foreign"]) == ("0.5", 0, 1)
 
     def test_an_unhealthy_card_that_is_held_takes_nothing_from_the_others(self) -> None:
         node = gpu_node()
         node["spec"]["rows"][2]["cards"][0]["index"] = 3
-        found = held._node(node, {})
+        found = held.node_with_use(node, {})
         assert (found["held"], found["free"], found["freeWhole"]) == ("1.5", "2.5", 2)
 
     def test_use_is_shown_where_an_agent_told_it(self) -> None:
-        found = held._node(gpu_node(), {("g0", 0): Use(4000, 0.31)})
+        found = held.node_with_use(gpu_node(), {("g0", 0): Use(4000, 0.31)})
         assert (found["gpus"][0]["usedMiB"], found["gpus"][0]["busy"]) == (4000, "31%")
         assert found["usedMiB"] == 4000
         assert "usedMiB" not in found["gpus"][1]
@@ -67,7 +67,7 @@ ballast_gpu_held_seconds_total{{card="GPU-1",namespace="n",pod="a"}} {held}
 def test_two_pages_of_an_agent_say_what_a_pod_uses() -> None:
     seen = Seen()
     before, after = (figures(PAGE.format(held=held)) for held in (10.0, 10.5))
-    agents._add(seen, before, after, 2.0)
+    agents.add_use(seen, before, after, 2.0)
     assert seen.pods["n", "a"] == Use(1000, 0.25)
     assert seen.cards["g0", 0] == Use(1000, 0.25)
 
@@ -92,7 +92,7 @@ def test_only_pods_that_have_cards_and_have_not_ended_are_shown() -> None:
             return json.dumps({"metadata": {}, "items": items}).encode()
 
     client: Any = Api()
-    (found,) = asyncio.run(held._pods(client, "n", ""))
+    (found,) = asyncio.run(held.read_pods(client, "n", ""))
     assert (found["name"], found["held"], found["heldMiB"]) == ("runs", "0.5", 8000)
 
 
@@ -103,9 +103,9 @@ def test_a_pod_belongs_to_the_oldest_project_that_lists_its_namespace() -> None:
 
     pod = {"namespace": "n", "labels": {names.LABEL_PROJECT: "former"}}
     young, old = project("young", "2026-02", "n"), project("old", "2026-01", "m", "n")
-    assert held._project_of(pod, [young, old]) == "old"
-    assert held._project_of(pod, [project("other", "2026-01", "m")]) == ""
-    assert held._project_of(pod, None) == "former"
+    assert held.project_of(pod, [young, old]) == "old"
+    assert held.project_of(pod, [project("other", "2026-01", "m")]) == ""
+    assert held.project_of(pod, None) == "former"
 
 
 class Agents:
@@ -142,6 +142,6 @@ async def test_an_agent_that_cannot_be_reached_leaves_its_node_without_figures()
 
 @pytest.mark.looptime
 async def test_so_many_agents_are_read_at_most() -> None:
-    api = Agents(agents._MOST_AGENTS + 5)
+    api = Agents(agents.MOST_AGENTS + 5)
     await agents.uses(api, set(api.nodes))  # type: ignore[arg-type]
-    assert len(set(api.asked)) == agents._MOST_AGENTS
+    assert len(set(api.asked)) == agents.MOST_AGENTS

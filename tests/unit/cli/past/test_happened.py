@@ -26,7 +26,7 @@ class TestHistory:
             self.event("ballast-controller", "Reclaimed", "Reclaimed: search takes it"),
             self.event("kubelet", "Pulled", "image"),
         ]
-        (found,) = happened._of_events(events)
+        (found,) = happened.from_events(events)
         assert (found["time"], found["what"]) == ("2026-01-01T00:00:09Z", "Reclaimed")
         assert found["message"] == "search takes it"
         assert found["isEviction"]
@@ -34,32 +34,32 @@ class TestHistory:
     def test_event_that_sums_up_evictions_for_the_owner_is_no_eviction(self) -> None:
         event = self.event("ballast-controller", "Reclaimed", "j-1: reclaimed")
         event["regarding"] = {"kind": "Job", "namespace": "n", "name": "j"}
-        (found,) = happened._of_events([event])
+        (found,) = happened.from_events([event])
         assert (found["object"], found["isEviction"]) == ("job:n/j", False)
 
     def test_event_that_was_repeated_counts_when_it_was_seen_last(self) -> None:
         event = self.event("ballast-controller", "Waiting", "")
         event["series"] = {"count": 2, "lastObservedTime": "2026-01-01T00:07:00.000000Z"}
-        (found,) = happened._of_events([event])
+        (found,) = happened.from_events([event])
         assert found["time"] == "2026-01-01T00:07:00Z"
 
     def test_pods_that_ballast_does_not_manage_are_left_out(self) -> None:
         meta = {"namespace": "n", "name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"}
         pod: dict[str, Any] = {"metadata": meta, "spec": {}, "status": {}}
-        assert not list(happened._of_pods([pod]))
+        assert not list(happened.from_pods([pod]))
         gated = {**pod, "spec": {"schedulingGates": [{"name": "ballast.dev/admission"}]}}
-        assert [each["what"] for each in happened._of_pods([gated])] == ["Created"]
+        assert [each["what"] for each in happened.from_pods([gated])] == ["Created"]
 
     def test_pods_of_an_owner_are_found_by_its_name(self) -> None:
-        assert happened._is_of("pod:n/j-1", "j")
-        assert happened._is_of("pod:n/j", "j")
-        assert not happened._is_of("pod:n/jj-1", "j")
+        assert happened.is_about("pod:n/j-1", "j")
+        assert happened.is_about("pod:n/j", "j")
+        assert not happened.is_about("pod:n/jj-1", "j")
 
     def test_condition_that_is_false_is_reported(self) -> None:
         condition = {"type": "Scheduled", "status": "False", "reason": "OverLimit",
                      "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
         group = {"metadata": {"name": "g", "namespace": "n"}, "status": {"conditions": [condition]}}
-        (found,) = happened._of_groups([group])
+        (found,) = happened.from_groups([group])
         assert (found["what"], found["message"]) == ("NotScheduled", "OverLimit")
 
     @pytest.mark.parametrize(
@@ -109,6 +109,12 @@ class TestHistory:
         listing = happened.listing_of(namespace, name, is_evictions=is_evictions)
         assert listing.empty == f"{told}the API server keeps events for an hour."
 
+    @pytest.mark.parametrize(("namespace", "is_shown"), [("", True), ("a", False)])
+    def test_a_history_of_all_namespaces_shows_them(self, namespace: str, is_shown: bool) -> None:
+        columns = happened.listing_of(namespace, "", is_evictions=True).columns
+        shown = [each.name for each in columns if not each.is_wide]
+        assert ("NAMESPACE" in shown) == is_shown
+
     @pytest.mark.parametrize(
         ("annotation", "told"),
         [
@@ -128,5 +134,5 @@ class TestHistory:
         }
         status = {"startTime": "2026-01-01T00:00:01Z"}
         pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
-        _, started = happened._of_pods([pod])
+        _, started = happened.from_pods([pod])
         assert started["message"] == told

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from extender.__main__ import main
-from extender.cli.questions.commands import _differs
+from extender.cli.questions.commands import differs
 from tests.unit.cli.questions.answers import EXPLANATION
 
 
@@ -39,9 +39,9 @@ def test_why_does_not_call_a_forecast_that_moves_with_the_clock_a_change() -> No
         return {"asOf": moment, "forecast": {"word": word, **times}}
 
     first = at(1, "promised")
-    assert not _differs(first, at(2, "promised"))
-    assert _differs(first, at(2, "forecast"))
-    assert _differs({}, first)
+    assert not differs(first, at(2, "promised"))
+    assert differs(first, at(2, "forecast"))
+    assert differs({}, first)
 
 
 @pytest.mark.parametrize(

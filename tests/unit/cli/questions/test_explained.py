@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 from click.testing import CliRunner
+from rich.text import Text
 
 from extender.__main__ import main
 from extender.cli.questions.explained import print_explanation
@@ -52,6 +53,18 @@ def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
+def test_sentence_of_several_checks_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {"room now": LONG, "moving others": LONG, "reclaim": "not above", "preemption": LONG}
+    checks = [{"name": name, "outcome": "no", "message": text} for name, text in said.items()]
+    print_explanation(EXPLANATION | {"project": "a", "checks": checks})
+    assert rows(capsys.readouterr().out) == [
+        f"  no room now       {LONG}",
+        "  no moving others  as for room now",
+        "  no reclaim        not above",
+        "  no preemption     as for room now",
+    ]
+
+
 def test_memory_of_a_card_and_the_queue_in_each_pool_are_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -82,12 +95,19 @@ def test_changes_of_whatif_are_one_line_each(capsys: pytest.CaptureFixture[str])
     changes = [
         {"what": "waits", "workload": "a/b", "request": "96", "message": LONG},
         {"what": "starts", "workload": "a/c", "request": "1", "message": "on n1"},
+        {"what": "stays", "workload": "a/d", "request": "1", "message": "stops without the change"},
     ]
     held = {"heldBefore": "1", "heldAfter": "1", "waitingBefore": "0", "waitingAfter": "0"}
-    command._print({"status": {"changes": changes, **held}})
-    waits, starts = rows(capsys.readouterr().out)
+    command.print_changes({"status": {"changes": changes, **held}})
+    waits, starts, stays = rows(capsys.readouterr().out)
+    assert stays.split()[:3] == ["=", "a/d", "stays"]
     assert waits.split() == [".", "a/b", "waits", "96", "GPUs", *LONG.split()]
     assert starts.endswith("on n1")
+
+
+def test_each_change_has_a_sign_that_the_page_explains() -> None:
+    page = Path("docs/questions.md").read_text()
+    assert all(f"`{Text.from_markup(sign)}` {what}" in page for what, sign in command.SIGNS.items())
 
 
 def test_stopped_work_and_no_answer_have_codes_of_their_own(tmp_path: Path) -> None:
@@ -120,7 +140,7 @@ def test_a_drain_after_which_all_work_has_a_place_is_no_bad_news(tmp_path: Path)
     case = tmp_path / "case.yaml"
     case.write_text(DRAINED.replace("gpus: 1}]", "gpus: 1}, {name: n2, gpus: 1}]"))
     done = CliRunner().invoke(main, ["whatif", "-f", str(case), "--drain", "n1"])
-    assert (done.exit_code, "starts" in done.output) == (0, True), done.output
+    assert (done.exit_code, "n1 -> n2" in done.output) == (0, True), done.output
 
 
 def test_a_forecast_is_one_line_in_a_pipe_and_broken_between_words_on_a_terminal(
@@ -136,3 +156,24 @@ def test_a_forecast_is_one_line_in_a_pipe_and_broken_between_words_on_a_terminal
     told = [line[10:].strip() for line in lines[start:] if line.startswith(("FORECAST", " " * 10))]
     assert len(told) == 2
     assert " ".join(told) == f"no forecast: {LONG}"
+
+
+def test_changes_fit_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = [
+        {"what": "stops", "workload": "vision/train-dsxwn", "request": "4", "message": LONG},
+        {"what": "moves", "workload": "ads/train-jsdqh", "request": "1", "message": "n1 -> n2"},
+    ]
+    for each in changes:
+        each["lost"] = "12.3"
+    held = {"heldBefore": "1", "heldAfter": "1", "waitingBefore": "0", "waitingAfter": "0"}
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("extender.cli.terminal.show.WIDTH", 80)
+    command.print_changes({"status": {"changes": changes, **held}})
+    stops, *message, moves = rows(capsys.readouterr().out)
+    assert " ".join(stops.split()) == "- vision/train-dsxwn stops 4 GPUs loses 12.3 GPU-h"
+    assert " ".join(line.strip() for line in message) == LONG
+    assert " ".join(moves.split()) == "~ ads/train-jsdqh moves 1 GPU loses 12.3 GPU-h n1 -> n2"
+    assert max(len(line.rstrip()) for line in (stops, *message, moves)) <= 80

@@ -25,7 +25,7 @@ def ballast(*args: str, stdout: IO[Any] | None) -> subprocess.CompletedProcess[s
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -42,7 +42,7 @@ def test_disk_that_is_full_is_one_sentence(args: tuple[str, ...], case: str) -> 
 
 def test_reader_that_goes_away_is_no_error_to_tell(case: str) -> None:
     pipe = subprocess.Popen(["true"], stdin=subprocess.PIPE)
-    pipe.wait(timeout=10)
+    pipe.wait(timeout=60)
     done = ballast("scenario", "run", case, stdout=pipe.stdin)
     assert done.returncode == 1
     assert done.stderr == ""

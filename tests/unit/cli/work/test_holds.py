@@ -25,31 +25,31 @@ def group(name: str, hold: str = "") -> Any:
 class TestHolds:
     def test_pods_of_a_job_that_wait_are_held_and_what_runs_is_not(self) -> None:
         pods = [pod("j-1", owner="j"), pod("j-2", owner="j", gate=False), pod("k-1", owner="k")]
-        assert holds._targets(pods, {}, "j", is_held=True) == [("pod", "j-1")]
+        assert holds.targets_of(pods, {}, "j", is_held=True) == [("pod", "j-1")]
 
     def test_group_is_held_in_place_of_its_pods(self) -> None:
         pods = [pod("j-1", owner="j", group="g"), pod("j-2", owner="j", group="g")]
-        found = holds._targets(pods, {"g": group("g")}, "j", is_held=True)
+        found = holds.targets_of(pods, {"g": group("g")}, "j", is_held=True)
         assert found == [("gpupodgroup.ballast.dev", "g")]
 
     def test_pods_of_a_group_that_has_no_object_are_held_themselves(self) -> None:
         pods = [pod("j-1", owner="j", group="g")]
-        assert holds._targets(pods, {}, "g", is_held=True) == [("pod", "j-1")]
+        assert holds.targets_of(pods, {}, "g", is_held=True) == [("pod", "j-1")]
 
     def test_group_without_pods_is_held_by_its_name(self) -> None:
         of_group = [("gpupodgroup.ballast.dev", "g")]
-        assert holds._targets([], {"g": group("g")}, "g", is_held=True) == of_group
-        assert holds._targets([], {"g": group("g", "true")}, "g", is_held=False) == of_group
-        assert holds._targets([], {"g": group("g")}, "g", is_held=False) == []
+        assert holds.targets_of([], {"g": group("g")}, "g", is_held=True) == of_group
+        assert holds.targets_of([], {"g": group("g", "true")}, "g", is_held=False) == of_group
+        assert holds.targets_of([], {"g": group("g")}, "g", is_held=False) == []
 
     def test_pod_that_is_being_deleted_waits_no_more(self) -> None:
         leaving = pod("j-1", owner="j")
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        assert holds._targets([leaving], {}, "j", is_held=True) == []
+        assert holds.targets_of([leaving], {}, "j", is_held=True) == []
 
     def test_group_whose_pods_of_that_name_all_run_is_left_alone(self) -> None:
         pods = [pod("j-1", owner="j", group="g", gate=False)]
-        assert holds._targets(pods, {"g": group("g")}, "j", is_held=True) == []
+        assert holds.targets_of(pods, {"g": group("g")}, "j", is_held=True) == []
 
     def test_resume_takes_what_is_held_only(self) -> None:
         pods = [
@@ -57,10 +57,10 @@ class TestHolds:
             pod("j-2", owner="j"),
             pod("j-3", owner="j", group="g", hold="true"),
         ]
-        found = holds._targets(pods, {"g": group("g", "true")}, "j", is_held=False)
+        found = holds.targets_of(pods, {"g": group("g", "true")}, "j", is_held=False)
         assert found == [
             ("pod", "j-1"),
             ("gpupodgroup.ballast.dev", "g"),
             ("pod", "j-3"),
         ]
-        assert holds._targets(pods, {"g": group("g")}, "other", is_held=False) == []
+        assert holds.targets_of(pods, {"g": group("g")}, "other", is_held=False) == []

@@ -64,10 +64,12 @@ class Server:
     def __init__(self, refuses: str = "") -> None:
         self._refuses = refuses
         self.calls: list[tuple[str, str, Mapping[str, str]]] = []
+        self.bodies: list[Any] = []
 
     async def send(self, call: Call) -> bytes:
         """The object as it was sent."""
         self.calls.append((call.method, call.path, call.query))
+        self.bodies.append(call.body)
         if self._refuses and call.path.endswith("/pods"):
             raise RequestRefused(f"{call}: 422 Invalid: {self._refuses}")
         made: Any = call.body
@@ -85,6 +87,12 @@ class TestSubmit:
         (method, path, query), *others = server.calls
         assert (method, path, query) == ("POST", "/api/v1/namespaces/n/pods", {"dryRun": "All"})
         assert all(not query for _, _, query in others)
+
+    def test_the_tried_pod_has_a_controller_as_the_pods_of_the_job_do(self) -> None:
+        server = Server()
+        self.submitted(server)
+        (owner,) = server.bodies[0]["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("Job", "j", True)
 
     @pytest.mark.parametrize(
         "words",

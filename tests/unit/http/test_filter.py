@@ -1,81 +1,22 @@
-"""filter, prioritize and preempt on a book that was filled by events, without a server."""
+"""Which nodes filter keeps, on a book that was filled by events, without a server."""
 
 import time
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from extender.api.events import Removed, Synced, Upserted
-from extender.api.kinds import (
-    GpuDepartment,
-    GpuNode,
-    GpuNodePool,
-    GpuProject,
-    MonthUse,
-    PoolUse,
-    QueueStatus,
-    Row,
-)
+from extender.api.events import Removed, Upserted
+from extender.api.kinds import GpuDepartment, MonthUse, PoolUse, QueueStatus
 from extender.api.months import PER_GPU_HOUR, month_of
 from extender.api.names import LABEL_NODE_POOL
-from extender.api.objects import Pod
-from extender.api.reasons import Reason, sentence
-from extender.http.book import Book
-from extender.http.claim import PodClaim, read_claim
+from extender.api.reasons import Reason
+from extender.http.claim import read_claim
 from extender.http.verbs.filter import Verdict, filter_nodes
 from extender.http.verbs.place import pick_on
-from extender.http.verbs.preempt import keep_candidates
-from extender.http.verbs.prioritize import prioritize
-from extender.http.wire import MetaPod, MetaVictims
-from tests.support.builders import (
-    GpuNodeBuilder,
-    PodBuilder,
-    department,
-    gpu_node,
-    part,
-    pod,
-    pool,
-    project,
-    whole,
-)
-from tests.support.builders import row as row_of
+from tests.support.builders import department, part, pod, pool, project, whole
+from tests.unit.http.books import book, claim, node, reasons, row, with_share
 
-
-def book(*objects: object) -> Book:
-    """A book of project team-a with a quota of 100 GPUs, and of these objects."""
-    made = Book()
-    for each in (project("team-a").quota(100).build(), *objects):
-        made.apply(Upserted(each))
-    return made
-
-
-def row(holder: Pod, *args: Any, project: str = "team-a", **fields: Any) -> Row:
-    return replace(row_of(holder, *args), project=project, **fields)
-
-
-def node(name: str, *rows: Row, cards: int = 2) -> GpuNodeBuilder:
-    return gpu_node(name, cards).holds(*rows)
-
-
-def claim(builder: PodBuilder) -> PodClaim:
-    return read_claim(builder.build())
-
-
-def reasons(texts: dict[str, str]) -> dict[str, Reason]:
-    """Each text's reason; a text that is not a constant sentence fails."""
-    found = {name: Reason(text.split(":")[0]) for name, text in texts.items()}
-    assert all(texts[name] == sentence(reason) for name, reason in found.items())
-    return found
-
-
-def with_share(name: str, fair_share: str, quota: str = "1") -> GpuProject:
-    made = project(name).quota(quota).build()
-    status = QueueStatus(node_pools=[PoolUse(name="default", fair_share=fair_share)])
-    return replace(made, status=status)
-
-
-# -- filter: planned ------------------------------------------------------------------------------
+# -- planned pods ---------------------------------------------------------------------------------
 
 
 def test_a_planned_pod_is_kept_on_its_node_only() -> None:
@@ -143,7 +84,7 @@ def test_a_gated_pod_is_kept_nowhere() -> None:
     assert reasons(verdict.unresolvable) == {"n1": Reason.NOT_PLANNED}
 
 
-# -- filter: direct -------------------------------------------------------------------------------
+# -- direct pods ----------------------------------------------------------------------------------
 
 
 def test_a_direct_pod_is_kept_where_a_card_fits() -> None:
@@ -320,175 +261,6 @@ def test_a_pod_of_a_group_is_never_placed_directly() -> None:
     member = pod("a").direct().needs(500).gang("g", 2)
     verdict = filter_nodes(book(node("n1").build()), claim(member), ["n1"])
     assert verdict.kept == []
-
-
-# -- prioritize -----------------------------------------------------------------------------------
-
-
-def scores(known: Book, asked: PodClaim, names: list[str]) -> dict[str, int]:
-    return {each.host: each.score for each in prioritize(known, asked, names)}
-
-
-def test_binpack_prefers_the_fuller_node_and_spread_the_emptier() -> None:
-    held = row(pod("h").build(), part(0, 500))
-    nodes = [node("full", held).build(), node("empty").build()]
-    asked = claim(pod("a").direct().needs(500))
-    packed = scores(book(*nodes), asked, ["full", "empty"])
-    spread = scores(book(*nodes, pool("default").spread().build()), asked, ["full", "empty"])
-    assert packed["full"] > packed["empty"]
-    assert spread["full"] < spread["empty"]
-    assert all(0 <= score <= 10 for score in (*packed.values(), *spread.values()))
-
-
-def test_best_fit_wants_least_left_and_first_fit_does_not_care() -> None:
-    held = row(pod("h").build(), part(0, 500))
-    nodes = [node("big", held, cards=16).build(), node("small", cards=1).build()]
-    asked = claim(pod("a").direct().needs(500))
-    best = scores(book(*nodes, pool("default").placed("BestFit").build()), asked, ["big", "small"])
-    first = scores(
-        book(*nodes, pool("default").placed("FirstFit").build()), asked, ["big", "small"]
-    )
-    assert best["small"] > best["big"]
-    assert first["small"] == first["big"]
-
-
-def test_a_node_that_is_not_known_scores_nothing() -> None:
-    asked = claim(pod("a").direct().needs(500))
-    assert scores(book(node("n1").build()), asked, ["n9"]) == {"n9": 0}
-
-
-def test_the_planned_node_scores_highest() -> None:
-    asked = claim(pod("a").needs(500).released("n2"))
-    assert scores(book(), asked, ["n1", "n2"]) == {"n1": 0, "n2": 10}
-
-
-# -- preempt --------------------------------------------------------------------------------------
-
-
-def victims(*uids: str) -> MetaVictims:
-    return MetaVictims([MetaPod(uid) for uid in uids], 0)
-
-
-def kept(known: Book, asked: PodClaim, candidates: dict[str, MetaVictims]) -> set[str]:
-    answer = keep_candidates(known, asked, candidates)
-    assert all(answer[name] is candidates[name] for name in answer)
-    return set(answer)
-
-
-def full_node(name: str, **fields: Any) -> GpuNode:
-    """A node of one card that pod `h-<name>` holds."""
-    held = row(pod(f"h-{name}").build(), whole(0), state="bound", **fields)
-    return node(name, held, cards=1).build()
-
-
-def test_preemptible_pods_of_the_same_project_may_be_taken() -> None:
-    known = book(full_node("n1"))
-    asked = claim(pod("a").direct().needs(1000))
-    assert kept(known, asked, {"n1": victims("uid-h-n1")}) == {"n1"}
-    assert known.cards.free_of(0).tolist() == [0]
-
-
-@pytest.mark.parametrize(
-    "fields", [{"project": "team-b"}, {"non_preemptible": True}, {"has_floor": True}]
-)
-def test_foreign_and_non_preemptible_pods_and_replicas_with_a_floor_may_not(
-    fields: dict[str, Any],
-) -> None:
-    known = book(full_node("n1", **fields))
-    assert not kept(known, claim(pod("a").direct().needs(1000)), {"n1": victims("uid-h-n1")})
-
-
-def test_one_protected_victim_drops_the_whole_node() -> None:
-    held = [
-        row(pod("mine").build(), whole(0), state="bound"),
-        row(pod("other").build(), whole(1), state="bound", project="team-b"),
-    ]
-    known = book(node("n1", *held).build())
-    asked = claim(pod("a").direct().needs(1000))
-    assert not kept(known, asked, {"n1": victims("uid-mine", "uid-other")})
-    assert kept(known, asked, {"n1": victims("uid-mine")}) == {"n1"}
-
-
-def test_victims_without_gpus_do_not_make_cards_free() -> None:
-    known = book(full_node("n1"), node("n2", cards=1).build())
-    asked = claim(pod("a").direct().needs(1000))
-    assert kept(known, asked, {"n1": victims("cpu-pod"), "n2": victims("cpu-pod")}) == {"n2"}
-
-
-def test_a_candidate_without_victims_is_kept_where_the_pod_fits() -> None:
-    known = book(full_node("n1"), node("n2", cards=1).build())
-    asked = claim(pod("a").direct().needs(1000))
-    assert kept(known, asked, {"n1": victims(), "n2": victims(), "n3": victims()}) == {"n2"}
-
-
-def test_a_victim_whose_row_is_on_another_node_drops_the_candidate() -> None:
-    known = book(full_node("n1"), node("n2", cards=1).build())
-    asked = claim(pod("a").direct().needs(1000))
-    assert not kept(known, asked, {"n2": victims("uid-h-n1")})
-
-
-def test_what_victims_give_back_counts_for_the_share() -> None:
-    known = book(full_node("n1"), node("n2", cards=1).build(), project("team-a").quota(1).build())
-    asked = claim(pod("a").direct().needs(1000))
-    assert kept(known, asked, {"n1": victims("uid-h-n1"), "n2": victims()}) == {"n1"}
-
-
-def test_a_planned_pod_preempts_no_pod() -> None:
-    known = book(full_node("n1"))
-    assert not kept(known, claim(pod("a").needs(1000).released("n1")), {"n1": victims("uid-h-n1")})
-
-
-def test_a_pool_without_preemption_gives_no_victims() -> None:
-    known = book(full_node("n1"), pool("default").without_preemption().build())
-    asked = claim(pod("a").direct().needs(1000))
-    assert not kept(known, asked, {"n1": victims("uid-h-n1")})
-
-
-# -- the book -------------------------------------------------------------------------------------
-
-
-def test_the_book_is_ready_when_all_kinds_are_listed() -> None:
-    known = Book()
-    for kind in (GpuNode, GpuNodePool, GpuDepartment):
-        known.apply(Synced(kind))
-    assert not known.is_synced
-    known.apply(Synced(GpuProject))
-    assert known.is_synced
-
-
-def test_an_older_version_of_a_ledger_is_passed_over() -> None:
-    held = row(pod("h").build(), part(0, 500))
-    known = book(node("n1", held).version(7).build())
-    known.apply(Upserted(node("n1").version(6).build()))
-    assert known.row("uid-h", "n1") == held
-    known.apply(Upserted(node("n1").version(8).build()))
-    assert known.row("uid-h", "n1") is None
-
-
-def test_a_ledger_made_anew_counts_from_its_first_version() -> None:
-    held = row(pod("h").build(), part(0, 500))
-    known = book(node("n1", held).version(7).build())
-    known.apply(Upserted(node("n1").uid("second").version(3).build()))
-    assert known.row("uid-h", "n1") is None
-
-
-def test_use_follows_rows_and_pools() -> None:
-    held = row(pod("h").build(), part(0, 500))
-    labelled = node("n1", held).labels({LABEL_NODE_POOL: "fast"}).build()
-    known = book(labelled)
-    assert known.use_of("team-a", "fast") == 500
-    known.apply(Upserted(pool("fast", speed="high").build()))
-    assert known.use_of("team-a", "fast") == 500
-    known.apply(Removed(GpuNode, "uid-gpu-n1", "", "n1"))
-    assert known.use_of("team-a", "fast") == 0
-    assert (len(known), known.pool_of("n1")) == (0, "")
-
-
-def test_a_promise_counts_until_it_is_kept_or_broken() -> None:
-    known = book()
-    with known.promised("team-a", "default", 700):
-        assert known.use_of("team-a", "default") == 700
-    assert known.use_of("team-a", "default") == 0
 
 
 def test_direct_pod_of_a_project_without_hours_left_stays_within_its_quota() -> None:
