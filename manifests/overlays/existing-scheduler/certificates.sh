@@ -1,7 +1,7 @@
 #!/bin/sh
-# certificates.sh FOLDER: makes a CA of its own for the calls between kube-scheduler and the extender,
-# and what each of the two shows the other. Run it again, and restart both, before a year is over.
-# In FOLDER: ca.crt, server.crt, server.key, client.crt, client.key. The CA's key is not kept.
+# certificates.sh FOLDER: creates a CA, and a certificate each for kube-scheduler and the extender,
+# valid for a year. To renew, run it again and restart both. FOLDER then has ca.crt, server.crt,
+# server.key, client.crt and client.key; the CA's key is not kept.
 set -eu
 folder=${1:?"usage: certificates.sh FOLDER"}
 days=365

@@ -10,7 +10,7 @@ from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 
-SEEN_S = 40.0
+SEEN_S = 90.0
 GRACE_S = 5.0
 ACCOUNT = "system:serviceaccount:ballast-system:ballast-scheduler"
 GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ballast-system")

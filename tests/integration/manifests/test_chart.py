@@ -12,7 +12,7 @@ import yaml
 from extender.api.names import SYSTEM_NAMESPACE
 from manifests.release.__main__ import make_chart, read_version
 from tests.support.controlplane.handles import Api
-from tests.support.helm import helm_path
+from tests.support.helm import PROGRAMS
 from tests.support.overlays import kubectl, name_of, rendered
 
 Objects = dict[tuple[str, str, str], dict[str, Any]]
@@ -33,10 +33,10 @@ def helm(*words: str, **environment: str) -> str:
 
 
 def run_helm(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    if not os.access(helm_path(), os.X_OK):
+    if not PROGRAMS.has():
         pytest.skip("helm is missing: `make helm` builds it")
     return subprocess.run(
-        [helm_path(), *words],
+        [PROGRAMS.path("helm"), *words],
         env=os.environ | environment,
         capture_output=True,
         text=True,

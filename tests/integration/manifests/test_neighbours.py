@@ -12,10 +12,11 @@ import pytest
 
 from tests.support.controlplane.handles import Cluster, wait_for
 from tests.support.installation import ROOT
+from tests.support.open_kinds import open_definition
 
 pytestmark = pytest.mark.controlplane
 
-SEEN_S: Final = 40.0
+SEEN_S: Final = 90.0
 OVERLAYS: Final = ROOT / "manifests" / "overlays"
 OURS: Final = "ballast.dev"
 
@@ -36,20 +37,14 @@ class Theirs(NamedTuple):
 
     def definition(self) -> dict[str, Any]:
         """A definition without fields."""
-        names = {"kind": self.kind, "plural": self.plural, "singular": self.kind.lower()}
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {"name": self.version, "served": True, "storage": True}
-        return {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.crd},
-            "spec": {
-                "group": self.group,
-                "scope": "Namespaced" if self.is_namespaced else "Cluster",
-                "names": names | {"shortNames": list(self.short)},
-                "versions": [version | {"schema": {"openAPIV3Schema": schema}}],
-            },
-        }
+        return open_definition(
+            self.group,
+            self.version,
+            self.kind,
+            self.plural,
+            short=self.short,
+            is_namespaced=self.is_namespaced,
+        )
 
 
 NEIGHBOURS: Final = (

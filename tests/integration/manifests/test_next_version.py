@@ -15,7 +15,7 @@ from tests.support.controlplane.handles import Api, wait_for
 
 pytestmark = pytest.mark.controlplane
 
-SEEN_S = 30.0
+SEEN_S = 90.0
 NAME = "gpuprojects.ballast.dev"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"
 (PROJECTS,) = (each for each in crd.DEFINITIONS if f"{each.plural}.ballast.dev" == NAME)

@@ -12,7 +12,7 @@ from tests.support.overlays import MANIFESTS
 
 pytestmark = pytest.mark.controlplane
 
-IN_FORCE_S = 40.0
+IN_FORCE_S = 90.0
 EXAMPLES = MANIFESTS.parent / "examples"
 QUEUES = ("gpudepartments", "gpuprojects", "gpunodepools", "gputopologies")
 
@@ -51,7 +51,9 @@ def people(control_plane: ControlPlane) -> People:
         kubeconfigs[role] = control_plane.kubeconfig_for(f"team-{role}", ())
     found = People(api, kubeconfigs)
     wait_for(
-        lambda: not found.refusal("view", "get", "gpupodgroups"), IN_FORCE_S, "aggregated roles"
+        lambda: not any(found.refusal(who, "get", "gpupodgroups") for who in kubeconfigs),
+        IN_FORCE_S,
+        "aggregated roles",
     )
     return found
 

@@ -49,6 +49,20 @@ def test_cluster_is_looked_at_and_a_failure_is_the_exit_code(api: Api) -> None:
     assert "OK" in table
 
 
+def test_a_descheduler_is_found_in_its_namespace(api: Api) -> None:
+    admin = api.control_plane.admin
+    name = f"descheduler-{api.namespace}"
+    api.control_plane.make_namespace(name)
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    policy = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"
+    admin.post(path, {"metadata": {"name": "of-another"}, "data": {"a": "b"}})
+    admin.post(path, {"metadata": {"name": "policy"}, "data": {"policy.yaml": policy}})
+    done = preflight(api.kubeconfig, "-o", "json")
+    (found,) = (e for e in json.loads(done.stdout)["checks"] if e["check"] == "descheduler")
+    assert found["state"] == "WARN"
+    assert found["found"].startswith(f"ConfigMap {name}/policy ")
+
+
 def test_login_without_rights_is_told_what_it_lacks(api: Api) -> None:
     done = preflight(api.control_plane.kubeconfig_for("nobody-special", ()), "-o", "json")
     assert done.returncode == 1, done.stderr

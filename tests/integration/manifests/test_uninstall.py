@@ -14,6 +14,7 @@ from tests.support import workloads
 from tests.support.controlplane.handles import Cluster, wait_for
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import ROOT, Installation, Program
+from tests.support.webhook_config import is_admitting
 
 pytestmark = pytest.mark.controlplane
 
@@ -126,11 +127,7 @@ def _point_at(cluster: Cluster, port: int, ca: bytes) -> None:
             fresh = {"name": configuration["metadata"]["name"]}
             labels = configuration["metadata"]["labels"]
             admin.post(path, configuration | {"metadata": fresh | {"labels": labels}})
-    probe = _pod_template("Deployment", "probe")
-    body = {"apiVersion": "v1", "kind": "Pod", **probe}
-    body["metadata"]["name"] = "probe"
-    path = f"/api/v1/namespaces/{cluster.namespace}/pods?dryRun=All"
-    wait_for(lambda: "schedulingGates" in admin.post(path, body)["spec"], SEEN_S, "a gate on a pod")
+    wait_for(lambda: is_admitting(admin, cluster.namespace), SEEN_S, "a gate on a pod")
 
 
 def _submit(cluster: Cluster, kind: str, name: str, n_pods: int) -> None:

@@ -22,7 +22,7 @@ from tests.support.installation import install
 from tests.support.overlays import MANIFESTS, OVERLAYS
 
 EMULATED = ("1.33", "1.34", "1.35")
-IN_FORCE_S = 30.0
+IN_FORCE_S = 90.0
 #: Functions that CEL has in Kubernetes 1.33 or newer only: semver, and the third version of lists.
 TOO_NEW = re.compile(r"\b(semver|isSemver|flatten|distinct|slice|reverse|sortBy|range)\(")
 HALF = json.dumps(

@@ -17,8 +17,8 @@ from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 
 MONITORING = Path(__file__).parents[3] / "manifests" / "overlays" / "monitoring"
-READY_S = 30.0
-TIMEOUT_S = 10.0
+READY_S = 90.0
+TIMEOUT_S = 60.0
 
 
 def program(name: str) -> str:

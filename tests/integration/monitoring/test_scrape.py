@@ -38,9 +38,9 @@ async def test_every_expression_of_rules_and_boards_returns_data(
             scene.submit_job("team-b", "owner", 2, 1000)
             await scene.until_bound("team-b", 2)
             await scene.until(lambda: without_data(seen) == [], "every panel to have data")
-            assert await asyncio.to_thread(missing_metrics, seen) == []
+            await scene.until(lambda: missing_metrics(seen) == [], "every metric of a rule")
             recorded = [each["record"] for each in rules("record")]
-            assert [each for each in recorded if not seen.query(each)] == []
+            await scene.until(lambda: all(map(seen.query, recorded)), "every recorded series")
             alert = "BallastHasNoLeader"
             await scene.until(lambda: alert not in names_of(seen), "no alert while one decides")
             await audited.finish()

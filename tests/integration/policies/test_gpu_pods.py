@@ -19,7 +19,7 @@ from tests.support.installation import MANIFESTS
 
 pytestmark = pytest.mark.controlplane
 
-IN_FORCE_S: Final = 30.0
+IN_FORCE_S: Final = 90.0
 MANAGED: Final = "ballast.dev/managed"
 CONTROLLER: Final = "system:serviceaccount:ballast-system:ballast-control"
 Body = dict[str, Any]

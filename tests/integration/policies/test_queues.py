@@ -16,7 +16,7 @@ from tests.support.workloads import API, department, project
 
 pytestmark = pytest.mark.controlplane
 
-IN_FORCE_S = 40.0
+IN_FORCE_S = 90.0
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ALLOW = "ballast.dev/allow-deletion=true"
 
@@ -188,3 +188,11 @@ def test_names_that_are_label_values_elsewhere_have_at_most_63_characters(
         admin.post(f"{API}/{plural}", body("n" * (MAX_LABEL_VALUE + 1)))
     with pytest.raises(ApiRefusedError, match=r"spec\.department: Too long"):
         admin.post(f"{API}/gpuprojects", project("p", "d" * (MAX_LABEL_VALUE + 1), "ns", 1))
+
+
+@pytest.mark.parametrize("named", ["R&D", "Research", "research-", "a..b", "a b"])
+def test_department_that_can_have_no_object_is_refused(queues: Api, named: str) -> None:
+    """Pods have it as a label value, so none of the project's pods could be written."""
+    body = project("p", named, "ns", 1)
+    with pytest.raises(ApiRefusedError, match="department must be the name of a GpuDepartment"):
+        queues.control_plane.admin.post(f"{API}/gpuprojects", body)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.api import demand, names
+from extender.api import aliases, demand, names
 from extender.api.demand import mig_slices
+from webhooks.forbidden import NETWORK_CARDS, POWERS
 
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "base"
 POLICIES = MANIFESTS / "policies"
@@ -58,20 +59,28 @@ def test_policy_counts_the_instances_that_the_code_counts(name: str) -> None:
 
 
 def test_aliases_of_our_labels_are_as_fixed_as_these() -> None:
-    aliases = (
-        demand.PROJECT_LABELS,
-        demand.GROUP_LABELS,
-        demand.SUB_GROUP_LABELS,
-        demand.USER_LABELS,
-        demand.PREEMPTIBILITY_LABELS,
+    fixed = (
+        aliases.PROJECT_LABELS,
+        aliases.GROUP_LABELS,
+        aliases.SUB_GROUP_LABELS,
+        aliases.USER_LABELS,
+        aliases.PREEMPTIBILITY_LABELS,
     )
-    foreign = {key for keys in aliases for key in keys if not key.startswith(names.GROUP)}
+    foreign = {key for keys in fixed for key in keys if not key.startswith(names.GROUP)}
     assert foreign == set(variable("reserved", "claimed"))
 
 
 def test_every_name_for_a_share_of_a_card_is_guarded() -> None:
     text = (POLICIES / "gpu-pods.yaml").read_text("utf-8")
     assert [key for key in demand.SHARE_ANNOTATIONS if f"'{key}'" not in text] == []
+
+
+def test_network_cards_of_which_no_author_is_warned_are_those_of_the_policy() -> None:
+    assert list(NETWORK_CARDS) == variable("gpu-pods", "notAccelerators")
+
+
+def test_powers_of_which_an_author_is_warned_are_those_of_the_policy() -> None:
+    assert list(POWERS) == variable("gpu-pods", "tooMuch")
 
 
 def test_patterns_are_literals_which_the_api_server_compiles_once() -> None:
