@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+PROGRAMS := $(PY) -m tests.support.controlplane.programs
 PACKAGES := extender webhooks gpu_shim tests
 KERNEL_FOLDERS := extender/kernels extender/lab/kernels
 COMPILED := $(KERNEL_FOLDERS) gpu_shim/arbiter/fast_path
@@ -48,40 +49,52 @@ node: setup ## make containerd and kubelet for a real node, once, outside the tr
 	@$(PY) -m tests.support.node build
 
 helm: setup ## make Helm for the tests of the chart, once, outside the tree
-	@$(PY) -m tests.support.helm
+	@$(PROGRAMS) helm
 
 nvidia: setup ## build NVIDIA's device plugin and container toolkit for tests on a node, outside the tree (gcc)
-	@$(PY) -m tests.support.nvidia
+	@$(PROGRAMS) nvidia
 
 dra-driver: setup ## build Kubernetes' DRA example driver for the test of claims on a node, outside the tree
-	@$(PY) -m tests.support.dra
+	@$(PROGRAMS) dra
 
 karpenter: setup ## make Karpenter for the tests of autoscaling, once, outside the tree
-	@$(PY) -m tests.support.karpenter
+	@$(PROGRAMS) karpenter
 
 lws: setup ## make LeaderWorkerSet's controller for the tests of inference, once, outside the tree
-	@$(PY) -m tests.support.lws
+	@$(PROGRAMS) lws
 
 keda: setup ## make KEDA for the tests of inference, once, outside the tree
-	@$(PY) -m tests.support.keda
+	@$(PROGRAMS) keda
 
 jobset: setup ## make JobSet's controller for the tests of jobs, once, outside the tree
-	@$(PY) -m tests.support.jobset
+	@$(PROGRAMS) jobset
 
 kuberay: setup ## make KubeRay's operator for the tests of jobs, once, outside the tree
-	@$(PY) -m tests.support.kuberay
+	@$(PROGRAMS) kuberay
 
 kubeflow: setup ## make Kubeflow's operators for the tests of jobs, once, outside the tree
-	@$(PY) -m tests.support.kubeflow
+	@$(PROGRAMS) kubeflow
 
 argo: setup ## make Argo's workflow-controller for the tests of jobs, once, outside the tree
-	@$(PY) -m tests.support.argo
+	@$(PROGRAMS) argo
+
+descheduler: setup ## make the descheduler for a test of evictions, once, outside the tree
+	@$(PROGRAMS) descheduler
+
+flux: setup ## make Flux's kustomize-controller for a test of manifests, once, outside the tree
+	@$(PROGRAMS) flux
+
+gatekeeper: setup ## make Gatekeeper for a test of webhooks, once, outside the tree
+	@$(PROGRAMS) gatekeeper
+
+vpa: setup ## make the Vertical Pod Autoscaler for a test beside it, once, outside the tree
+	@$(PROGRAMS) vpa
 
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
-	@$(PY) -m tests.support.login
+	@$(PROGRAMS) login
 
 kueue: setup ## make Kueue for the tests of many clusters, once, outside the tree
-	@$(PY) -m tests.support.kueue
+	@$(PROGRAMS) kueue
 
 drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
 	@$(PY) -m tests.support.drivers $(ARGS)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.built import require_current_kernels
 from tests.support.controlplane.binaries import find_binaries
@@ -31,6 +32,16 @@ SCHEDULER = ROOT / "manifests" / "base" / "scheduler"
 ON_DEMAND = ("kwok", "kube-scheduler")
 NO_PROGRAMS: pytest.StashKey[ControlPlaneError] = pytest.StashKey()
 _numbers = itertools.count(1)
+
+
+#: Hypothesis bounds the time of an example and of its making; a busy machine exceeds both.
+settings.register_profile(
+    "any machine",
+    parent=settings.default,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:

@@ -28,6 +28,7 @@ import yaml
 
 from tests.bench import cluster
 from tests.bench.figures import Figure, percentile, show
+from tests.bench.installed import rss_mib
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK
@@ -141,7 +142,7 @@ async def _burst(plane: ControlPlane, webhooks: Program) -> list[Figure]:
         Figure(f"creates that failed, {N_BURST:,} in one burst", len(took.failed), "", 0),
         Figure(f"creates per second, {N_BURST:,} in one burst", _1(N_BURST / took.wall_s), "/s"),
         Figure("CPU of the webhook, in the burst", _1(cpu_ms), "ms a create"),
-        Figure("resident memory of the webhook after it", _rss_mib(webhooks), "MiB"),
+        Figure("resident memory of the webhook after it", rss_mib(webhooks), "MiB"),
     ]
 
 
@@ -262,13 +263,6 @@ def _metrics(program: Program, folder: Path) -> str:
     with urllib.request.urlopen(url, context=context, timeout=30) as answer:
         found: str = answer.read().decode()
     return found
-
-
-def _rss_mib(program: Program) -> int:
-    for line in Path(f"/proc/{program.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) // 1024
-    return 0
 
 
 def _1(value: float) -> float:

@@ -6,12 +6,10 @@ free GPUs: first with the stock scheduler and without Ballast, then with its pol
 """
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
@@ -19,11 +17,11 @@ from extender.kube.resources import PODS
 from tests.bench import cluster
 from tests.bench.cost import Cost, Meter
 from tests.bench.figures import Figure, percentile
+from tests.bench.installed import installed
 from tests.bench.throughput import make_queues
 from tests.bench.waits import Times
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.installation import Installation, install
-from tests.support.webhook_config import webhooks_in_force
+from tests.support.installation import install
 
 N_NODES: Final = 100
 CARDS: Final = 8
@@ -84,25 +82,15 @@ async def _ours(plane: ControlPlane) -> _Result:
     nodes = cluster.seed_nodes(plane, N_NODES, CARDS)
     cluster.seed_ledgers(plane, nodes, cards=CARDS)
     await make_queues(plane)
-    installation = Installation(plane, by_token=True)
-    folder = Path(tempfile.mkdtemp(prefix="ballast-bench-"))
-    webhooks = installation.webhooks(folder)
-    try:
-        await asyncio.to_thread(installation.start)
-        await asyncio.to_thread(webhooks.start)
-        ca = (folder / "ca.crt").read_bytes()
-        with webhooks_in_force(plane.admin, webhooks.port, ca, "bench"):
-            programs = (installation.control, installation.serve, webhooks)
-            return await _create(plane, {each.name: each.pid for each in programs})
-    finally:
-        webhooks.kill()
-        installation.stop()
+    async with installed(plane, "bench") as programs:
+        return await _create(plane, programs.pids())
 
 
 async def _create(plane: ControlPlane, programs: Mapping[str, int]) -> _Result:
     """Create the pods and wait until all are bound; `programs` are the processes besides the
     plane's."""
     times, numbers = Times(), iter(range(N_PODS))
+    owner = cluster.make_owner(plane, "bench")
     async with await Client.connect(plane.kubeconfig) as client:
         watch = asyncio.create_task(Reflector(client, PODS, times.note, namespace="bench").run())
         meter = Meter({**programs, **plane.pids()}, plane.audit_log)
@@ -112,7 +100,8 @@ async def _create(plane: ControlPlane, programs: Mapping[str, int]) -> _Result:
             for number in numbers:
                 name = f"p-{number}"
                 times.created[name] = time.perf_counter()
-                await client.create(PODS, _pod(name), namespace="bench")
+                pod = cluster.whole_pod(name, "bench", owner)
+                await client.create(PODS, pod, namespace="bench")
 
         await asyncio.gather(*(write() for _ in range(N_WRITERS)))
         arrived_s = time.perf_counter() - began
@@ -121,8 +110,3 @@ async def _create(plane: ControlPlane, programs: Mapping[str, int]) -> _Result:
                 await asyncio.sleep(0.02)
         watch.cancel()
         return _Result(arrived_s, times.waits(times.created), meter.read())
-
-
-def _pod(name: str) -> dict[str, Any]:
-    resources = {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"}
-    return cluster.pod(name, "bench", resources)

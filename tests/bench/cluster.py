@@ -15,6 +15,7 @@ FRACTIONS = (250, 500, 750, 1000)
 SCHEDULER = "ballast-scheduler"
 GATE = "ballast.dev/admission"
 OWNER = "owner"
+OWNER_KIND = "ReplicationController"
 ROLE = "bench.ballast.dev/role"
 
 
@@ -64,9 +65,19 @@ def seed_ledgers(
 
 
 def make_owner(plane: ControlPlane, namespace: str) -> str:
-    """The UID of a ConfigMap that serves as the owner of the namespace's pods."""
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OWNER}}
-    made = plane.admin.post(f"/api/v1/namespaces/{namespace}/configmaps", body)
+    """The UID of an object that serves as the controller of the namespace's pods.
+
+    Ballast does not group pods by this kind of controller, and the control plane does not run it.
+    """
+    labels = {"app": "bench"}
+    template = {"metadata": {"labels": labels}, "spec": pod("", "", {})["spec"]}
+    body = {
+        "apiVersion": "v1",
+        "kind": OWNER_KIND,
+        "metadata": {"name": OWNER},
+        "spec": {"replicas": 0, "selector": labels, "template": template},
+    }
+    made = plane.admin.post(f"/api/v1/namespaces/{namespace}/replicationcontrollers", body)
     return str(made["metadata"]["uid"])
 
 
@@ -84,8 +95,17 @@ def hold(pod: dict[str, Any]) -> None:
     pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
 
 
+def user_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, Any]:
+    """A pod of a GPU, or of a part of one, as users write it; `owner` is from `make_owner`."""
+    if milli == 1000:
+        return whole_pod(name, namespace, owner)
+    made = _owned_pod(name, namespace, {"cpu": "100m", "memory": "128Mi"}, owner)
+    made["metadata"]["annotations"] = {"gpu-fraction": f"{milli / 1000}"}
+    return made
+
+
 def whole_pod(name: str, namespace: str, owner: str) -> dict[str, Any]:
-    """A pod of one whole GPU for the stock scheduler; `owner` is from `make_owner`."""
+    """A pod of one whole GPU as users write it; `owner` is from `make_owner`."""
     resources = {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"}
     return _owned_pod(name, namespace, resources, owner)
 
@@ -93,7 +113,7 @@ def whole_pod(name: str, namespace: str, owner: str) -> dict[str, Any]:
 def _owned_pod(name: str, namespace: str, resources: dict[str, str], owner: str) -> dict[str, Any]:
     made = pod(name, namespace, resources)
     made["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner, "controller": True}
+        {"apiVersion": "v1", "kind": OWNER_KIND, "name": OWNER, "uid": owner, "controller": True}
     ]
     return made
 

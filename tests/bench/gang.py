@@ -20,9 +20,9 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import PODS
 from tests.bench import cluster
 from tests.bench.figures import Figure, percentile
+from tests.bench.installed import installed
 from tests.bench.throughput import make_queues
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.installation import Installation
 
 N_NODES: Final = 200
 MEMBERS: Final = 8
@@ -75,17 +75,13 @@ async def _ours(plane: ControlPlane) -> _Result:
     owner = cluster.make_owner(plane, "bench")
 
     def make(name: str, gang: str) -> dict[str, Any]:
-        pod = cluster.gated_pod(name, "bench", 1000, owner)
+        pod = cluster.whole_pod(name, "bench", owner)
         pod["metadata"]["labels"][LABEL_POD_GROUP] = gang
         pod["metadata"]["annotations"] = {ANNOTATION_MIN_MEMBER: str(MEMBERS)}
         return pod
 
-    installation = Installation(plane, by_token=True)
-    try:
-        await asyncio.to_thread(installation.start)
+    async with installed(plane, "bench"):
         return await _time(plane, make)
-    finally:
-        installation.stop()
 
 
 async def _time(plane: ControlPlane, make: _Make) -> _Result:

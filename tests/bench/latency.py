@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,6 +17,7 @@ from extender.kube.client import Client
 from extender.kube.resources import GPU_NODES, NODES, PODS
 from tests.bench import cluster
 from tests.bench.figures import Figure, percentile
+from tests.bench.installed import rss_mib
 from tests.bench.throughput import make_queues
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.ports import LOOPBACK
@@ -145,11 +145,3 @@ async def _post(session: aiohttp.ClientSession, url: str, body: Any) -> tuple[fl
         content = await answer.read()
     took_ms = 1000 * (time.perf_counter() - started)
     return took_ms, orjson.loads(content)
-
-
-def rss_mib(program: Program) -> int:
-    """Resident memory of the program, in MiB."""
-    for line in Path(f"/proc/{program.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) // 1024
-    return 0

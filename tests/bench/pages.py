@@ -22,7 +22,7 @@ import aiohttp
 from tests.bench import cluster
 from tests.bench.cost import cpu_s
 from tests.bench.figures import Figure
-from tests.bench.latency import rss_mib
+from tests.bench.installed import rss_mib
 from tests.support.chromium import CHROMIUM, Browser, Loaded
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import run_kubectl, wait_for

@@ -1,12 +1,12 @@
 """Pods bound per second: Ballast with fractions, the stock scheduler with whole GPUs.
 
-All pods exist before the start. Ballast's pods are gated and the controller is frozen; the stock
-scheduler's pods have no gate and kube-scheduler is frozen. The time is from the moment at which the
-frozen program resumes until the last pod has a node. For Ballast it includes reading the pods, the
-plan and the removal of all gates, for the stock scheduler only scheduling. Both are measured one
-after the other on the same control plane and nodes. CPU time is of all processes except the
-benchmark. CPU time and writes are counted until the last pod runs; otherwise the slower scheduler
-would be charged for more of the kubelets' work.
+All pods exist before the start. Ballast's pods have passed its webhooks and the controller is
+frozen; the stock scheduler's pods have no gate and kube-scheduler is frozen. The time is from the
+moment at which the frozen program resumes until the last pod has a node. For Ballast it includes
+reading the pods, the plan and the removal of all gates, for the stock scheduler only scheduling.
+Both are measured one after the other on the same control plane and nodes. CPU time is of all
+processes except the benchmark. CPU time and writes are counted until the last pod runs; otherwise
+the slower scheduler would be charged for more of the kubelets' work.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from extender.kube.resources import PODS
 from tests.bench import cluster
 from tests.bench.cost import Cost, Meter
 from tests.bench.figures import Figure
+from tests.bench.installed import installed
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.installation import Installation
 
 N_PODS = 2000
 TIMEOUT_S = 120.0
 #: Duration of the Lease: longer than the creation of all pods.
-FROZEN_S = 90.0
+FROZEN_S = 180.0
 BOUND = "spec.nodeName!="
 RUNNING = "status.phase=Running"
 
@@ -106,21 +106,16 @@ async def _ours(plane: ControlPlane, n_nodes: int, n_pods: int) -> _Result:
     nodes = cluster.seed_nodes(plane, n_nodes)
     cluster.seed_ledgers(plane, nodes)
     await make_queues(plane)
-    installation = Installation(plane, by_token=True, lease_s=FROZEN_S)
-    try:
-        await asyncio.to_thread(installation.start)
-        installation.control.freeze()
+    async with installed(plane, "bench", lease_s=FROZEN_S) as programs:
+        programs.control.freeze()
         milli = cluster.FRACTIONS
         owner = cluster.make_owner(plane, "bench")
         pods = [
-            cluster.gated_pod(f"p-{number}", "bench", milli[number % len(milli)], owner)
+            cluster.user_pod(f"p-{number}", "bench", milli[number % len(milli)], owner)
             for number in range(n_pods)
         ]
         await asyncio.to_thread(plane.admin.post_all, "/api/v1/namespaces/bench/pods", pods)
-        programs = {"control": installation.control.pid, "serve": installation.serve.pid}
-        return await _time(plane, programs, n_pods, installation.control.thaw)
-    finally:
-        installation.stop()
+        return await _time(plane, programs.pids(), n_pods, programs.control.thaw)
 
 
 async def _time(

@@ -42,7 +42,7 @@ IMAGE = Path(GIVEN_IMAGE) if GIVEN_IMAGE else ROOT / "build" / "image" / "ballas
 HERE = Path(__file__).parent
 IS_REQUIRED = os.environ.get("BALLAST_E2E") == "required"
 IMAGE_TIMEOUT_S = 1800.0
-READY_S = 120.0
+READY_S = 180.0
 WHY_NOT: pytest.StashKey[str] = pytest.StashKey()
 
 
@@ -166,7 +166,7 @@ def installed(site: Site, request: pytest.FixtureRequest) -> Iterator[Installed]
             pytest.fail(f"the cluster has {site.n_gpus()} GPUs, the stories need {LEAST_GPUS}")
         yield Installed(site, took_s)
     finally:
-        site.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=60s")
+        site.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=120s")
         if site.get("namespaces", f"--field-selector=metadata.name={SYSTEM}"):
             site.kubectl("delete", "-k", str(OVERLAY), "--ignore-not-found", "--wait=false")
         site.wait("deletion of the kinds", READY_S, lambda: _are_kinds_deleted(site), True)

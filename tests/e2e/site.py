@@ -187,7 +187,7 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
 def open_simulated(site: Site) -> None:
     """Let pods on the simulated nodes, if the site has any, and wait until they are ready."""
     if site.real_node:
-        site.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *_simulated())
+        site.kubectl("wait", "--for=condition=Ready", "--timeout=120s", *_simulated())
         site.kubectl("uncordon", *SIMULATED.names())
 
 

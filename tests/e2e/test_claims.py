@@ -34,14 +34,14 @@ def _with_driver(installed: Installed, *policy: dict[str, Any]) -> Iterator[Site
     site = installed.site
     if site.plane is None:
         pytest.skip("nodes of a given cluster are not ours to add")
-    if not dra.is_built():
+    if not dra.PROGRAMS.has():
         pytest.skip("the DRA example driver is not built: make dra-driver")
     if policy:
         site.apply(*policy)
     with RealNode(site.plane, NodeOptions(NODE, ix=1)) as node:
         node.import_image(IMAGE)
         flags = dra.driver_flags(NODE, KUBELET_KUBECONFIG, N_CARDS)
-        node.start_program(dra.build(), *flags)
+        node.start_program(dra.PROGRAMS.path(dra.PROGRAM), *flags)
         site.apply(
             device_cards.device_class(),
             workloads.namespace(VISION),
@@ -52,7 +52,7 @@ def _with_driver(installed: Installed, *policy: dict[str, Any]) -> Iterator[Site
         # The webhook is asked about claims once the controller has labelled the namespace.
         site.wait("label", SEEN_S, lambda: _is_managed(site), True)
         yield site
-        site.kubectl("delete", "pods", "-n", VISION, "--all", "--wait", "--timeout=60s")
+        site.kubectl("delete", "pods", "-n", VISION, "--all", "--wait", "--timeout=120s")
         site.kubectl("delete", "deviceclass", device_cards.DRIVER)
     site.kubectl("delete", "node", NODE)
     for each in policy:

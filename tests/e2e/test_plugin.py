@@ -63,7 +63,7 @@ def users(installed: Installed, tmp_path: Path) -> Iterator[Site]:
     found = installed.site
     if found.plane is None:
         pytest.skip("nodes of a given cluster are not ours to add")
-    if not nvidia.is_built():
+    if not nvidia.PROGRAMS.has():
         pytest.skip("NVIDIA's device plugin is not built: make nvidia")
     found.kubectl("apply", "--server-side", "-k", str(OVERLAY))
     files = driver_files(tmp_path / "driver")
@@ -81,7 +81,7 @@ def users(installed: Installed, tmp_path: Path) -> Iterator[Site]:
         wanted = {"RuntimeConnected": "True", "CardsMapped": "True"}
         found.wait("the agent", SEEN_S, lambda: wanted.items() <= _conditions(found).items(), True)
         yield found
-        found.kubectl("delete", "pods", "-n", LANGUAGE, "--all", "--wait", "--timeout=60s")
+        found.kubectl("delete", "pods", "-n", LANGUAGE, "--all", "--wait", "--timeout=120s")
         # The agent goes while there is a kubelet that ends it.
         found.kubectl("label", "node", NODE, f"{AGENT_LABEL}-")
         found.wait("the end of the agent", SEEN_S, lambda: found.get("pods", "-n", NODE_SYSTEM), [])
@@ -102,7 +102,7 @@ def test_shared_and_whole_cards_are_never_the_same(users: Site) -> None:
     first = _says(users, "first")
     users.apply(_pod(users, "second", {}, look, whole=True))
     users.wait("second waits", SEEN_S, lambda: users.pods(LANGUAGE, "Pending"), ["second"])
-    users.kubectl("delete", "pod", "half", "-n", LANGUAGE, "--wait", "--timeout=60s")
+    users.kubectl("delete", "pod", "half", "-n", LANGUAGE, "--wait", "--timeout=120s")
     second = _says(users, "second")
 
     assert second == shared
@@ -131,7 +131,7 @@ def _hex(uuid: str) -> str:
 def _start_plugin(node: RealNode) -> None:
     """NVIDIA's device plugin, with the tests' driver and what kubelet has for plugins."""
     driver = [f"LD_LIBRARY_PATH={AGENT_FOLDER}/driver", f"FAKECUDA_STATE={CARD_FOLDER}/state"]
-    program = str(nvidia.folder() / "nvidia-device-plugin")
+    program = str(nvidia.PROGRAMS.path("nvidia-device-plugin"))
     flags = [program, "--device-list-strategy=envvar", "--device-id-strategy=uuid"]
     node.start_program(Path("/usr/bin/env"), *driver, f"FAKECUDA_CARDS={N_CARDS}", *flags)
 

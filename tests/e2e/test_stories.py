@@ -9,8 +9,8 @@ from tests.e2e.conftest import Installed
 from tests.e2e.site import Site
 from tests.e2e.workloads import DEPARTMENT, LANGUAGE, VISION
 
-RUNNING_S = 60.0
-WAITING_S = 30.0
+RUNNING_S = 120.0
+WAITING_S = 120.0
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def users(installed: Installed) -> Iterator[Site]:
     yield site
     for project in (VISION, LANGUAGE):
         kinds = "jobs,deployments,replicasets,pods"
-        site.kubectl("delete", kinds, "-n", project, "--all", "--wait", "--timeout=60s")
+        site.kubectl("delete", kinds, "-n", project, "--all", "--wait", "--timeout=120s")
 
 
 def test_a_deployment_of_half_gpus_runs_two_to_a_card(users: Site) -> None:
     template = workloads.fraction(users.image(), "0.5", users.real_node)
     users.apply(workloads.deployment("ranker", VISION, 4, template))
 
-    users.kubectl("rollout", "status", "deployment/ranker", "-n", VISION, "--timeout=60s")
+    users.kubectl("rollout", "status", "deployment/ranker", "-n", VISION, "--timeout=120s")
 
     cards = [
         (each["spec"]["nodeName"], each["metadata"]["annotations"]["ballast.dev/cards"])

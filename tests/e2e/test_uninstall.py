@@ -11,7 +11,7 @@ from tests.e2e.workloads import LEFT
 
 pytestmark = pytest.mark.timeout(300)
 
-RUNNING_S = 60.0
+RUNNING_S = 120.0
 WAITING = "--field-selector=spec.schedulerName=ballast-scheduler,spec.nodeName="
 
 
@@ -34,7 +34,7 @@ def uninstalled(installed: Installed) -> Uninstalled:
     site.apply(workloads.project(LEFT, LEFT, 1))
     half = workloads.fraction(image, "0.5", site.real_node)
     site.apply(workloads.deployment("half", LEFT, 1, half))
-    site.kubectl("rollout", "status", "deployment/half", "-n", LEFT, "--timeout=60s")
+    site.kubectl("rollout", "status", "deployment/half", "-n", LEFT, "--timeout=120s")
     (running,) = site.pods(LEFT, "Running")
     site.apply(workloads.job("waits", LEFT, n_waiting, workloads.whole(image, 1)))
     site.wait("waiting", RUNNING_S, lambda: len(site.pods(LEFT, app="waits")), n_waiting)
@@ -61,7 +61,7 @@ def test_what_runs_goes_on_after_an_uninstall(uninstalled: Uninstalled) -> None:
 def test_new_pods_run_after_an_uninstall(uninstalled: Uninstalled) -> None:
     site = uninstalled.site
     site.apply(workloads.pod("plain", LEFT, workloads.plain(uninstalled.image)))
-    site.kubectl("wait", "pod/plain", "-n", LEFT, "--for=condition=Ready", "--timeout=60s")
+    site.kubectl("wait", "pod/plain", "-n", LEFT, "--for=condition=Ready", "--timeout=120s")
 
 
 def test_what_waited_is_listed_and_can_be_made_again(uninstalled: Uninstalled) -> None:

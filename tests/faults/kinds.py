@@ -27,7 +27,7 @@ THEIRS: Final = ("kube-scheduler", "kube-apiserver", "etcd", "kube-controller-ma
 #: Number of pods that one request deletes.
 FLOOD: Final = 1000
 #: Deadline for a program that was stopped to report that it leads.
-LEADS_S: Final = 30.0
+LEADS_S: Final = 90.0
 #: The longest time in which a program may send no request.
 LOSS_S: Final = 20.0
 #: Deadline for the API server to accept writes again.

@@ -25,7 +25,7 @@ STOP_S: Final = "simulation.ballast.dev/stop-seconds"
 DOWN: Final = (OSError, http.client.HTTPException, ApiRefusedError)
 #: Label of all objects with the annotation `TOTAL`.
 OWN: Final = "faults.ballast.dev/own"
-#: Label of the Jobs of `_stream`.
+#: Label of the Jobs of `stream_of`.
 STREAM: Final = "faults.ballast.dev/stream"
 #: What `borrow` submits.
 BORROWER: Final = "borrower"
@@ -171,13 +171,13 @@ def _gang_job(name: str, random: Random) -> dict[str, Any]:
     return _job_of(name, n_pods, milli, _grouped(template, name, n_pods))
 
 
-def _job(name: str, random: Random) -> dict[str, Any]:
+def job_of(name: str, random: Random) -> dict[str, Any]:
     """A Job whose pods need not run together."""
     n_pods, milli = random.choice(((1, 1000), (3, 500), (2, 2000), (6, 250)))
     return _job_of(name, n_pods, milli, asking(milli, run_s=random.randint(3, 20)))
 
 
-def _stream(name: str, random: Random) -> dict[str, Any]:
+def stream_of(name: str, random: Random) -> dict[str, Any]:
     """A Job of many pods that each run for a second, a few at a time."""
     n_pods, milli = random.choice(((10, 100), (8, 200), (6, 250), (4, 500)))
     body = _job_of(name, n_pods, milli, asking(milli, run_s=1))
@@ -195,8 +195,8 @@ def _bare(name: str, random: Random) -> dict[str, Any]:
 
 #: Half of the submitted workloads are streams, which cause most Bindings; the others add variety.
 DRAWN: Final = (
-    *(_service, _service, _gang, _gang_job, _job, _job, _bare),
-    *(_stream,) * 7,
+    *(_service, _service, _gang, _gang_job, job_of, job_of, _bare),
+    *(stream_of,) * 7,
 )
 
 

@@ -21,7 +21,7 @@ import aiohttp
 from tests.support.controlplane.ports import LOOPBACK
 
 CHROMIUM: Final = shutil.which("chromium")
-_START_S: Final = 30.0
+_START_S: Final = 90.0
 _ANSWER_S: Final = 60.0
 _POLL_S: Final = 0.05
 _FLAGS: Final = (

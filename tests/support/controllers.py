@@ -17,7 +17,7 @@ from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 
-READY_S: Final = 60.0
+READY_S: Final = 120.0
 
 
 @dataclass(frozen=True)

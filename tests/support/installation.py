@@ -20,7 +20,7 @@ from tests.support.controlplane.process import Process
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests" / "base"
 SCHEDULER = MANIFESTS / "scheduler"
-READY_S = 60.0
+READY_S = 120.0
 GRACE_S = 8.0
 
 

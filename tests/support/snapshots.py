@@ -19,19 +19,15 @@ from msgspec.structs import replace
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, GpuNodeStatus, Row
-from extender.api.names import CLASS_OF_KIND, NON_PREEMPTIBLE_FROM, PRIORITY_CLASSES
 from extender.api.objects import ObjectMeta, Taint
-from extender.api.reasons import Refused
 from extender.api.units import MILLI_PER_GPU, parse_gpus, share_mib, share_milli
 from extender.policy.plan import Plan
 from extender.state.model import (
-    ANYWHERE,
     GPU,
     UNLIMITED,
-    Constraints,
+    ElasticView,
     Figures,
     PlacementRule,
-    PodState,
     PodView,
     PoolQuota,
     PoolView,
@@ -40,34 +36,21 @@ from extender.state.model import (
     department_queue,
 )
 from extender.state.nodes import NodeFacts, NodeTable
-from extender.state.refusals import NONE, Refusals
 from extender.state.snapshot import Snapshot
+from tests.support.snapshot_job import NOW_S, Gpus, Job
 
-NOW_S = 1_000_000
-
-Gpus = int | str
-
-
-def demand_of(
-    gpus: Gpus = 1,
-    *,
-    devices: int = 1,
-    mib: int = 0,
-    cpu: int = 0,
-    counted: tuple[tuple[str, int], ...] = (),
-) -> Demand:
-    """A demand: 2 GPUs, half a GPU ("0.5"), a share of several (`devices`), MiB of one, or MIG
-    instances (`counted`)."""
-    if counted:
-        return Demand(cpu_milli=cpu, counted=counted)
-    if mib:
-        return Demand(devices=devices, gpu_memory_mib=mib, cpu_milli=cpu)
-    milli = parse_gpus(gpus)
-    if milli == 0:
-        return Demand(cpu_milli=cpu)
-    if milli % MILLI_PER_GPU == 0:
-        return Demand(devices=milli // MILLI_PER_GPU, milli=MILLI_PER_GPU, cpu_milli=cpu)
-    return Demand(devices=devices, milli=milli, cpu_milli=cpu)
+#: What a node pool says of the nodes that an autoscaler may add to it.
+ELASTIC = ElasticView(
+    max_nodes=4,
+    n_gpus=8,
+    card_mib=16384,
+    card_model="A100",
+    cpu_milli=64_000,
+    memory_mib=1 << 20,
+    selector=(),
+    labels=(),
+    provisioning_class="",
+)
 
 
 @dataclass
@@ -143,93 +126,18 @@ class Cluster:
         self.projects[name] = self._queue(name, department, quota, queue, age)
 
     def job(self, name: str, project: str, gpus: Gpus = 1, pods: int = 1, **job: Any) -> None:
-        """Add a job of `pods` pods; pods `on` nodes run there (one name for all, or a list).
-
-        `job`: min (default: all pods), priority, kind, preemptible, pools, age, ran (seconds),
-        cards (indices on the node), state, devices, mib, cpu, constraints, problem, terminating,
-        max, waiting (number of further, pending pods), user, counted, labels (of the pods), groups
-        (the leaf of each pod), orders (of each pod), tree, run (expected seconds), doubt, refusals
-        (of each pending pod), budgets (names of disruption budgets that select its pods; `budgets`
-        has what they allow), of_job (whether a Job creates them).
-        """
-        demand = demand_of(
-            gpus,
-            devices=job.pop("devices", 1),
-            mib=job.pop("mib", 0),
-            cpu=job.pop("cpu", 0),
-            counted=job.pop("counted", ()),
-        )
-        on: str | Sequence[str] = job.pop("on", ())
-        nodes = [on] * pods if isinstance(on, str) else list(on)
-        kind = job.pop("kind", "training")
-        priority = job.pop("priority", PRIORITY_CLASSES[CLASS_OF_KIND[kind]])
-        made = NOW_S - job.pop("age", 100_000 - 60 * len(self.workloads))
-        n_pods = max(pods, len(nodes)) + job.pop("waiting", 0)
-        default_state: PodState = "bound"
-        state: PodState = job.pop("state", default_state)
-        cards: Sequence[int] | None = job.pop("cards", None)
-        ran, is_leaving = job.pop("ran", 60), job.pop("terminating", False)
-        constraints: Constraints = job.pop("constraints", ANYWHERE)
-        problem: Refused | None = job.pop("problem", None)
-        doubt: Refused | None = job.pop("doubt", None)
-        refusals: Refusals = job.pop("refusals", NONE)
-        groups: Sequence[str] = job.pop("groups", [""] * n_pods)
-        orders: Sequence[int] = job.pop("orders", [0] * n_pods)
-        budgets = tuple(job.pop("budgets", ()))
-        labels = tuple(sorted(job.pop("labels", {}).items()))
-        is_of_job: bool = job.pop("of_job", False)
+        """Add a job of `pods` pods; pods `on` nodes run there. `job`: see `Job`."""
+        made = Job(name, project, gpus, pods, **job)
+        if made.age is None:
+            made.age = 100_000 - 60 * len(self.workloads)
         views = []
-        for at in range(n_pods):
-            node = nodes[at] if at < len(nodes) else ""
-            is_held = bool(node)
-            uid = f"{name}-{at}"
-            shares = self._cards(node, demand, cards) if is_held else ()
-            views.append(
-                PodView(
-                    uid=uid,
-                    namespace="ns",
-                    name=uid,
-                    group=groups[at],
-                    order=orders[at],
-                    labels=labels,
-                    budgets=budgets,
-                    demand=demand,
-                    state=state if is_held else "gated",
-                    is_gated=not is_held or state == "nominated",
-                    is_terminating=is_leaving and is_held,
-                    is_of_job=is_of_job,
-                    node=node,
-                    cards=shares,
-                    priority=priority,
-                    created_at=made,
-                    started_at=NOW_S - ran if is_held and state == "bound" else 0,
-                    constraints=constraints,
-                    refusals=NONE if is_held else refusals,
-                )
-            )
-            if is_held:
+        for at in range(made.n_pods):
+            node = made.nodes[at] if at < len(made.nodes) else ""
+            cards = self._cards(node, made.demand, made.cards) if node else ()
+            views.append(made.pod(at, node, cards))
+            if node:
                 self._hold(node, views[-1], project)
-        self.workloads[f"ns/{name}"] = WorkloadView(
-            key=f"ns/{name}",
-            namespace="ns",
-            name=name,
-            is_group=n_pods > 1,
-            project=project,
-            kind=kind,
-            priority=priority,
-            is_preemptible=job.pop("preemptible", priority < NON_PREEMPTIBLE_FROM),
-            min_member=job.pop("min", n_pods),
-            pools=tuple(job.pop("pools", ("default",))),
-            created_at=made,
-            pods=tuple(views),
-            max_concurrent_pods=job.pop("max", None),
-            user=job.pop("user", ""),
-            expected_run_s=job.pop("run", None),
-            tree=job.pop("tree", None),
-            problem=problem,
-            doubt=doubt,
-        )
-        assert not job, f"unknown: {sorted(job)}"
+        self.workloads[f"ns/{name}"] = made.workload(views)
 
     def snapshot(self, *, is_reversed: bool = False) -> Snapshot:
         """The snapshot; if reversed, with all lists in reverse order."""

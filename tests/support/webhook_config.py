@@ -23,7 +23,7 @@ _FOLDER = Path(__file__).parents[2] / "manifests" / "base" / "webhooks"
 SHIPPED = _FOLDER / "configuration.yaml"
 KINDS = _FOLDER / "validation.yaml"
 #: Time within which the API server calls a registered webhook.
-IN_FORCE_S: Final = 30.0
+IN_FORCE_S: Final = 90.0
 
 
 def webhook_configurations(port: int, ca: bytes, source: Path = SHIPPED) -> list[dict[str, Any]]:

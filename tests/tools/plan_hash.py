@@ -206,8 +206,6 @@ def _decisions(plan: Plan) -> Iterator[object]:
 def _messages(plan: Plan) -> Iterator[object]:
     for eviction in plan.evictions:
         yield eviction.pod.uid, eviction.note
-    for move in plan.moves:
-        yield move.placement.pod.uid, move.note
     for key, wait in sorted(plan.waits.items()):
         yield key, wait.detail
 

@@ -24,12 +24,13 @@ LIMIT: Final = 2.0
 #: Packages that are counted by folder.
 _BY_FOLDER: Final = ("extender", "gpu_shim", "tests")
 _OTHERS: Final = ("webhooks", "manifests", "docs")
-_SOURCES: Final = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".md"}
+_SOURCES: Final = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".md", ".yaml"}
 _PRONOUNS: Final = re.compile(
     r"\b(who|whom|whose|whoever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE
 )
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _C_COMMENT: Final = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.DOTALL)
+_YAML_COMMENT: Final = re.compile(r"^ *#(.*)", re.MULTILINE)
 _FENCED: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _IN_CODE: Final = re.compile(r"`[^`\n]*`")
 #: Tokens after which a statement starts.
@@ -58,6 +59,8 @@ def prose_of(name: str, text: str) -> Iterator[str]:
     elif suffix in {".c", ".h"}:
         for block, line in _C_COMMENT.findall(text):
             yield block or line
+    elif suffix == ".yaml":
+        yield from _YAML_COMMENT.findall(text)
     else:
         yield from _python_prose(text)
 

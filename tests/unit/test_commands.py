@@ -30,7 +30,7 @@ def ballast(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 
@@ -68,7 +68,7 @@ print(*sorted(sys.modules))
 def test_help_imports_no_client_no_numbers_and_no_tables() -> None:
     """They cost up to half a second of CPU."""
     done = subprocess.run(
-        [sys.executable, "-c", HELP], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", HELP], capture_output=True, text=True, timeout=120, check=True
     )
     found = set(done.stdout.split())
     assert "extender.cli.past.report" in found
@@ -109,7 +109,7 @@ def test_replay_without_the_lab_says_where_it_is() -> None:
     args = ["replay", "philly"]
     script = f"import extender.__main__ as m; m._LAB = 'extender.absent'; m.main({args})"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 1
     assert done.stderr.startswith("Error: this installation has no lab")

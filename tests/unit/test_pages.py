@@ -23,6 +23,7 @@ from extender.api.kinds import GpuNodePoolSpec, GpuProjectSpec
 from extender.api.names import API_VERSION
 from extender.cli.completion import names as completed
 from extender.cli.holdings import agents
+from extender.cli.questions.listed import SHARES
 from extender.cycle import pace, replica, stage_turns, term
 from extender.cycle.commit import moves
 from extender.cycle.evictions import beneficiaries, evictor
@@ -120,15 +121,15 @@ PAGES: Final = (
     ("autoscaling", f"again after {minutes(provisioning.RETRY_S)} minutes"),
     ("autoscaling", f"no longer entitled to new nodes after {ungated.LOST_S:g} seconds"),
     ("autoscaling", f"looks every {stage_turns.EMPTY_EVERY_S:g} seconds"),
-    ("cli", f"at most {agents._MOST_AGENTS} are read"),
-    ("cli", "answers within a second" if completed._DEADLINE_S == 1 else OTHER),
+    ("cli", f"at most {agents.MOST_AGENTS} are read"),
+    ("cli", "answers within a second" if completed.DEADLINE_S == 1 else OTHER),
     ("decisions", f"(`--cycle-budget`, {option('control', '--cycle-budget'):g} s)"),
     ("decisions", f"at most {follow_up.MOST_ROUNDS} rounds"),
     ("decisions", "After an hour of waiting" if pending.PATIENCE_S == 3600 else OTHER),
     ("decisions", f"nothing from it for {words(long_wait_protection.PROTECTION_S / 3600)} hours"),
     ("decisions", "a day ago counts half" if usage.LATELY_HALF_LIFE_S == 86_400 else OTHER),
     ("decisions", f"ends within the next {words(reservations.LONGEST_S / 3600)} hours"),
-    ("decisions", f"at most {words(search._MOST_NODES)} nodes are tried"),
+    ("decisions", f"at most {words(search.MOST_NODES)} nodes are tried"),
     ("decisions", "for more than a minute" if budget_deadlines.CALM_S == 60 else OTHER),
     ("decisions", f"else of the GpuNodePool ({model.DISRUPTION_BUDGET_S})"),
     ("decisions", f"still exists {model.STUCK_AFTER_S} s after its grace period"),
@@ -138,7 +139,7 @@ PAGES: Final = (
     ("decisions", f"Up to {releaser.AT_ONCE} releases are under way"),
     ("decisions", f"Up to {evictor.AT_ONCE} evictions are under way"),
     ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
-    ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
+    ("decisions", f"every {volumes.OPEN_FOR_S:g} s ({volumes.BOUND_FOR_S:g} s for bound claims)"),
     ("dra", f"or with more than {claims.MAX_CLAIMS} claims"),
     ("gpu-shim", "in " + " or ".join(f"`{folder}`" for folder in cdi.FOLDERS) + ": those of"),
     ("gpu-shim", f"for {words(audit.PATIENCE_S)} seconds uses a card"),
@@ -191,15 +192,15 @@ PAGES: Final = (
     ("objects", f"no live pod for {words(own_groups.KEPT_S / 60)} minutes"),
     ("objects", f"up to {constraints.MAX_BYTES >> 10} KiB of labels"),
     ("objects", f"a whole number from 1 to {units.MAX_WEIGHT}"),
-    ("operations", f"taken longer than {words(replica._DECIDES_WITHIN_S / 60)} minutes"),
-    ("operations", f"after {1 / pace._MOST_OF_A_CORE:g} times the CPU time"),
+    ("operations", f"taken longer than {words(replica.DECIDES_WITHIN_S / 60)} minutes"),
+    ("operations", f"after {1 / pace.MOST_OF_A_CORE:g} times the CPU time"),
     ("operations", f"after {pace.LONGEST_S:g} seconds at the latest"),
     ("operations", f"at most {figure_turns.FIGURES_PER_S} statuses a second"),
     ("operations", "at most once a second" if report.STATUS_PERIOD_S == 1 else OTHER),
     ("operations", f"({rotation.Schedule().lifetime.days} days, renewed after 60"),
     (
         "operations",
-        "an hour later the old CA" if rotation._PREVIOUS_KEPT.seconds == 3600 else OTHER,
+        "an hour later the old CA" if rotation.PREVIOUS_KEPT.seconds == 3600 else OTHER,
     ),
     ("questions", "a minute to bind" if forecast.START_S == 60 else OTHER),
     ("questions", "looks ahead once a minute" if forecaster.EVERY_S == 60 else OTHER),
@@ -329,9 +330,18 @@ def test_examples_of_our_kinds_are_accepted() -> None:
     }
 
 
-def test_the_example_of_prices_is_read() -> None:
-    (document,) = (each for each in _examples(DOCS / "usage.md") if "currency" in each)
-    read = msgspec.convert(document, prices.Prices)
+def test_the_columns_that_quota_owners_compare_are_printed() -> None:
+    section = (DOCS / "leads.md").read_text("utf-8").partition("\n## Why does another team")[2]
+    named = set(re.findall(r"`([A-Z][A-Z ]+)`", section.partition("\n## ")[0]))
+    assert named == {"QUOTA", "WAITING", "FAIR SHARE", "HELD"}
+    assert named <= {each.name for each in SHARES.columns}
+
+
+def test_the_example_of_prices_is_read(tmp_path: Path) -> None:
+    page = (DOCS / "usage.md").read_text("utf-8")
+    (text,) = re.findall(r"^```yaml\n(currency:.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "prices.yaml").write_text(text)
+    read = prices.read_prices(tmp_path / "prices.yaml")
     assert read.per_hour("NVIDIA-H100-80GB-HBM3", is_over_quota=True) == Decimal("1.50")
     assert read.per_hour("another", is_over_quota=True) == Decimal("0.70")
     assert read.per_hour("another", is_over_quota=False) == Decimal("2.10")

@@ -17,7 +17,7 @@ N_NODES = 4
 #: Sixteen cards: eight for the gang, eight for sixteen halves.
 CARDS_A_NODE = 4
 LEASE_S = 3.0
-DONE_S = 60.0
+DONE_S = 90.0
 
 
 class Scene:

@@ -25,7 +25,7 @@ pytestmark = [
 
 PAGE = MANIFESTS.parent / "docs" / "shadow.md"
 WATCHER = "shadow-watcher"
-SEEN_S = 60.0
+SEEN_S = 90.0
 SPACES = ("space-a", "space-b", "space-c")
 QUEUES = """
 apiVersion: ballast.dev/v1alpha1
@@ -71,6 +71,23 @@ def has_bound(cluster: Cluster, space: str, n_pods: int) -> bool:
     return sum(bool(each["spec"].get("nodeName")) for each in pods(cluster, space)) == n_pods
 
 
+def are_settled(cluster: Cluster) -> bool:
+    """Whether all pods that have a node run, and kube-scheduler has said of the others that none
+    does."""
+    listed = [each for space in SPACES for each in pods(cluster, space)]
+    told = {
+        (bool(each["spec"].get("nodeName")), each["status"]["phase"], *_waits(each))
+        for each in listed
+    }
+    return told == {(True, "Running"), (False, "Pending", "Unschedulable")}
+
+
+def _waits(pod: Any) -> list[str]:
+    conditions = pod["status"].get("conditions", ())
+    told = {each["type"]: each for each in conditions}.get("PodScheduled", {})
+    return [told["reason"]] if "reason" in told else []
+
+
 def versions(cluster: Cluster) -> dict[str, str]:
     """Version of every pod by its UID."""
     listed = [each for space in SPACES for each in pods(cluster, space)]
@@ -90,6 +107,7 @@ def kubeconfig(cluster: Cluster) -> Iterator[str]:
     plane.make_namespace("space-c")
     plane.admin.post("/apis/batch/v1/namespaces/space-c/jobs", job("late", 2))
     wait_for(lambda: len(pods(cluster, "space-c")) == 2, SEEN_S, "two pods that wait")
+    wait_for(lambda: are_settled(cluster), SEEN_S, "what kwok and kube-scheduler say of the pods")
     (role,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     name = yaml.safe_load(role)["metadata"]["name"]
     cluster.kubectl("apply", "-f-", stdin=role)
@@ -170,7 +188,8 @@ def _check_the_page(kubeconfig: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     done = shadow(kubeconfig, "--html", str(page), "--minutes", "0.05", "--every", "1")
     assert done.exit_code == 0, done.stderr
-    assert "4 looks" in done.stdout or "3 looks" in done.stdout
+    (n_looks,) = re.findall(r"\b(\d+) looks\b", done.stdout)
+    assert 2 <= int(n_looks) <= 4
     assert "Ballast would start 2 of them" in done.stdout
     if CHROMIUM is None:
         pytest.skip("no Chromium")
@@ -208,7 +227,7 @@ async def test_window_follows_what_the_stock_scheduler_does(
     job_path = "/apis/batch/v1/namespaces/space-a/jobs/train?propagationPolicy=Background"
     await asyncio.to_thread(cluster.control_plane.admin.delete, job_path)
     told = await task
-    assert told["looks"] > 10
+    assert told["looks"] > 3
     assert {each["outcome"] for each in told["work"]} == {"started"}
     assert all(each["ballastAtFirstLook"] for each in told["work"])
     held = [each["held"] for each in told["series"]]

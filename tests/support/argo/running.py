@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.argo import PROGRAM, argo_path, definitions
+from tests.support.argo import PROGRAM, PROGRAMS, definitions
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import apply_kinds
 from tests.support.controlplane.process import Process
@@ -23,7 +23,7 @@ class Argo:
         """`env` are its environment variables."""
         self._plane = plane
         argv = [
-            str(argo_path()),
+            str(PROGRAMS.path(PROGRAM)),
             f"--kubeconfig={plane.kubeconfig}",
             "--namespace=default",
             "--executor-image=example.invalid/argoexec",

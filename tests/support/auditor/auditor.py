@@ -20,6 +20,8 @@ from tests.support.auditor.verdict import Verdict
 
 TICK_S: Final = 1.0
 LOOK_S: Final = 0.1
+#: Longest waits for the reader and for rest: only a wait that is not met lasts so long.
+PATIENCE_S: Final = 90.0
 #: Extension of a kubeconfig's cluster with the address of its etcd.
 EXTENSION: Final = "ballast.dev/etcd"
 ENVIRONMENT: Final = "BALLAST_AUDIT_ETCD"
@@ -47,6 +49,7 @@ class Auditor:
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
         self._reader: Reader | None = None
+        self._was_at_rest = False
         self.checker = Checker(limits)
         self.violations: list[Violation] = []
         self.faults: list[str] = []
@@ -76,7 +79,7 @@ class Auditor:
         if self._recording is not None:
             self._recording.close()
 
-    async def catch_up(self, timeout_s: float = 30.0) -> None:
+    async def catch_up(self, timeout_s: float = PATIENCE_S) -> None:
         """Return once all writes before this call have been judged."""
         if self._reader is None:
             raise RuntimeError("the audit has not begun")
@@ -85,25 +88,28 @@ class Auditor:
         async with asyncio.timeout(timeout_s):
             await passed.wait()
 
-    async def finish(self, *, settle_s: float = 30.0) -> Verdict:
+    async def finish(self, *, settle_s: float = PATIENCE_S) -> Verdict:
         """Judge all writes so far, wait up to `settle_s` for rest, and give the verdict.
 
         Published figures must be right by then. Without rest (`settle_s` 0, or figures that keep
-        changing) they are not judged.
+        changing) they are not judged. Nor are they judged again: Ballast's programs may have ended
+        since, and a pod that leaves after that is in no report.
         """
-        was_at_rest = False
+        is_at_rest = False
         try:
             await self.catch_up()
-            was_at_rest = await self._come_to_rest(settle_s)
+            if not self._was_at_rest:
+                is_at_rest = await self._come_to_rest(settle_s)
         except (TimeoutError, aiohttp.ClientError) as error:
             self.faults.append(f"could not read to the end: {error!r}")
         now_s = time.monotonic()
-        self.violations += (self.checker.settle if was_at_rest else self.checker.tick)(now_s)
+        self.violations += (self.checker.settle if is_at_rest else self.checker.tick)(now_s)
+        self._was_at_rest |= is_at_rest
         return Verdict(
             self.checker.counts,
             list(self.violations),
             list(self.faults),
-            was_at_rest,
+            self._was_at_rest,
             self._needs_binds,
         )
 

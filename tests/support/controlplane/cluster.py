@@ -246,11 +246,13 @@ class ControlPlane:
         return revision
 
     def copy_etcd(self) -> Path:
-        """Stop etcd, copy its data, and start it again; returns the copy's path."""
+        """Stop etcd, copy its data, and start it again; returns the copy's path once the API server
+        answers again."""
         copy = self.work / "etcd-copy"
         self.kill("etcd")
         shutil.copytree(self.work / "etcd", copy)
         self.restart("etcd")
+        self._wait_ready(self._process(API_SERVER))
         return copy
 
     def restore_etcd(self, copy: Path, *, is_bumped: bool) -> None:

@@ -17,9 +17,9 @@ from tests.support.controlplane.store import now
 
 KUBECTL_TIMEOUT_S = 180
 #: Deadline for nodes: two busy cores make about 30 nodes a second Ready, and then untaint them.
-NODES_READY_S = 60.0
+NODES_READY_S = 90.0
 NODES_PER_S = 10
-KINDS_SERVED_S = 60.0
+KINDS_SERVED_S = 90.0
 LONGEST_POLL_S = 0.5
 
 

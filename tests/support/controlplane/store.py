@@ -31,7 +31,7 @@ PREFIX = b"/registry/"
 PREFIX_END = b"/registry0"
 #: Parallel requests to etcd.
 AT_ONCE = 4
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 #: Longest time of a reset. Running controllers may add objects meanwhile, such as an event for each
 #: of 500 nodes, so it is repeated until nothing has changed, from the third time on after a pause
 #: that doubles.

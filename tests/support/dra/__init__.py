@@ -1,36 +1,20 @@
-"""Kubernetes' example of a DRA driver, built once from its pinned Go module.
+"""Kubernetes' example of a DRA driver.
 
 It publishes simulated cards, and gives a container an environment variable for each.
 """
 
-import os
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import folder_for
-from tests.support.controlplane.builder import Source, build_missing
+from tests.support.controlplane.builder import Source
+from tests.support.controlplane.programs import Programs
 
 MODULES: Final = Path(__file__).with_name("modules")
 PROGRAM: Final = "dra-example-kubeletplugin"
 SOURCES: Final = {
     PROGRAM: Source(MODULES / "driver", f"sigs.k8s.io/dra-example-driver/cmd/{PROGRAM}"),
 }
-
-
-def folder() -> Path:
-    """The folder of the program, which may not be built yet."""
-    return folder_for("dra", MODULES)
-
-
-def is_built() -> bool:
-    """Whether the program is built."""
-    return os.access(folder() / PROGRAM, os.X_OK)
-
-
-def build() -> Path:
-    """The program, built if it is missing (two minutes)."""
-    build_missing(folder(), SOURCES)
-    return folder() / PROGRAM
+PROGRAMS: Final = Programs("dra", MODULES, SOURCES)
 
 
 def driver_flags(node: str, kubeconfig: str, n_devices: int) -> list[str]:

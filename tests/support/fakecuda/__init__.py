@@ -12,6 +12,8 @@ from gpu_shim.native.build import HERE as NATIVE
 from gpu_shim.native.build import compile_c
 
 HERE: Final = Path(__file__).resolve().parent
+#: CUDA_ERROR_OUT_OF_MEMORY.
+OUT_OF_MEMORY: Final = 2
 UUID: Final = "GPU-00112233-4455-6677-8899-aabbccddeeff"
 SECOND: Final = UUID[:-2] + "01"
 MIB: Final = 1 << 20

@@ -1,21 +1,11 @@
-"""Helm, built once from its pinned Go module into a cache outside the tree."""
+"""Helm."""
 
 from pathlib import Path
+from typing import Final
 
-from tests.support.controlplane.binaries import folder_for
-from tests.support.controlplane.builder import Source, build_missing
+from tests.support.controlplane.builder import Source
+from tests.support.controlplane.programs import Programs
 
-MODULES = Path(__file__).with_name("modules")
-SOURCES = {"helm": Source(MODULES / "helm", "helm.sh/helm/v4/cmd/helm")}
-
-
-def helm_path() -> Path:
-    """Path of the program, which may not be built yet."""
-    return folder_for("helm", MODULES) / "helm"
-
-
-def build() -> Path:
-    """The program, built if it is missing (some minutes)."""
-    path = helm_path()
-    build_missing(path.parent, SOURCES)
-    return path
+MODULES: Final = Path(__file__).with_name("modules")
+SOURCES: Final = {"helm": Source(MODULES / "helm", "helm.sh/helm/v4/cmd/helm")}
+PROGRAMS: Final = Programs("helm", MODULES, SOURCES)

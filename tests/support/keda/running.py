@@ -14,7 +14,7 @@ from tests.support.controlplane.handles import apply_kinds
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
-from tests.support.keda import folder, manifests
+from tests.support.keda import PROGRAMS, manifests
 
 NAMESPACE: Final = "keda"
 READY_S: Final = 60.0
@@ -39,7 +39,7 @@ class Keda:
         }
         logs = Path(os.environ.get("BALLAST_KEDA_LOGS", plane.logs))
         operator = [
-            str(folder() / "keda-operator"),
+            str(PROGRAMS.path("keda-operator")),
             f"--cert-dir={self._certificates}",
             "--metrics-bind-address=0",
             f"--health-probe-bind-address={LOOPBACK}:{self._health_port}",
@@ -47,7 +47,7 @@ class Keda:
             "--zap-encoder=console",
         ]
         adapter = [
-            str(folder() / "keda-adapter"),
+            str(PROGRAMS.path("keda-adapter")),
             f"--bind-address={LOOPBACK}",
             f"--secure-port={self._adapter_port}",
             f"--port={pages}",

@@ -10,7 +10,7 @@ from tests.support.controlplane.handles import apply_kinds
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
-from tests.support.kubeflow import MPI, TRAINING, manifests, program
+from tests.support.kubeflow import MPI, PROGRAMS, TRAINING, manifests
 
 READY_S: Final = 60.0
 #: What the MPI operator logs once it follows MPIJobs.
@@ -24,7 +24,7 @@ class Operator:
         self._plane = plane
         self._name = name
         log = os.environ.get(f"BALLAST_{name.upper().replace('-', '_')}_LOG")
-        argv = [str(program(name)), *flags]
+        argv = [str(PROGRAMS.path(name)), *flags]
         path = Path(log) if log else plane.logs / f"{name}.log"
         self._process = Process(name, argv, path, dict(os.environ))
 

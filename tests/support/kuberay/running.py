@@ -9,7 +9,7 @@ from tests.support.controlplane.handles import apply_kinds
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
-from tests.support.kuberay import definitions, kuberay_path
+from tests.support.kuberay import PROGRAMS, definitions
 
 READY_S: Final = 60.0
 
@@ -21,7 +21,7 @@ class KubeRay:
         self._plane = plane
         self._health_port = free_port()
         argv = [
-            str(kuberay_path()),
+            str(PROGRAMS.path("kuberay")),
             f"--kubeconfig={plane.kubeconfig}",
             "--metrics-addr=0",
             f"--health-probe-bind-address={LOOPBACK}:{self._health_port}",

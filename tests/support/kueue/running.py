@@ -16,7 +16,7 @@ from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
-from tests.support.kueue import RENDERED, folder
+from tests.support.kueue import PROGRAMS, manifests
 
 NAMESPACE: Final = "kueue-system"
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
@@ -52,7 +52,7 @@ class Kueue:
             more["waitForPodsReady"] = {"timeout": f"{ready_s}s"}
         config.write_text(yaml.safe_dump(self._config() | more))
         argv = [
-            str(folder() / "kueue"),
+            str(PROGRAMS.path("kueue")),
             f"--config={config}",
             # Its port is fixed, and three Kueues run on one machine.
             "--feature-gates=VisibilityOnDemand=false",
@@ -64,7 +64,7 @@ class Kueue:
 
     def install(self) -> None:
         """Apply Kueue's CRDs and webhooks from its own manifests."""
-        documents = yaml.safe_load_all((folder() / RENDERED).read_text())
+        documents = yaml.safe_load_all(manifests())
         wanted = [self._led(each) for each in documents if each["kind"] in _KINDS]
         service = {
             "apiVersion": "v1",

@@ -1,44 +1,28 @@
-"""OAuth2 Proxy and an OpenID provider, built once from pinned Go modules, and run on loopback.
+"""OAuth2 Proxy and an OpenID provider, run on loopback.
 
 The proxy has the flags of the component `web-login` and the settings of its Secret, with other
 addresses. The provider is zitadel's library with the storage and login page of its example.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from tests.support.controlplane.binaries import folder_for
-from tests.support.controlplane.builder import Source, build_missing
+from tests.support.controlplane.builder import Source
+from tests.support.controlplane.programs import Programs
 
 MODULES: Final = Path(__file__).with_name("modules")
 SOURCES: Final = {
     "oauth2-proxy": Source(MODULES / "oauth2-proxy", "github.com/oauth2-proxy/oauth2-proxy/v7"),
     "issuer": Source(MODULES / "issuer", "."),
 }
+PROGRAMS: Final = Programs("login", MODULES, SOURCES)
 #: The provider's one client.
 CLIENT: Final = "web"
 CLIENT_SECRET: Final = "secret"
 _COMPONENT: Final = Path(__file__).resolve().parents[3] / "manifests" / "components" / "web-login"
-
-
-def folder() -> Path:
-    """The folder of the programs, which may not be built yet."""
-    return folder_for("login", MODULES)
-
-
-def is_built() -> bool:
-    """Whether both programs are built."""
-    return all(os.access(folder() / name, os.X_OK) for name in SOURCES)
-
-
-def build() -> Path:
-    """The folder with both programs; builds what is missing (two minutes)."""
-    build_missing(folder(), SOURCES)
-    return folder()
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,7 +44,7 @@ def proxy_command(at: Addresses, ca: Path) -> list[str]:
     listen, upstream = "--http-address=", "--upstream="
     given = [flag for flag in _flags() if not flag.startswith((listen, upstream))]
     return [
-        str(folder() / "oauth2-proxy"),
+        str(PROGRAMS.path("oauth2-proxy")),
         *given,
         f"{listen}{at.proxy}",
         f"{upstream}http://{at.pages}/",

@@ -1,42 +1,25 @@
-"""LeaderWorkerSet's controller, built once from its pinned Go module into a cache."""
+"""LeaderWorkerSet's controller."""
 
-import os
 from pathlib import Path
 from typing import Final
 
 from tests.support.controllers import Parts
-from tests.support.controlplane.binaries import folder_for
-from tests.support.controlplane.builder import Source, build_missing, module_folder
+from tests.support.controlplane.builder import Source
+from tests.support.controlplane.programs import Programs
 
 MODULES: Final = Path(__file__).with_name("modules")
-SOURCES: Final = {"lws": Source(MODULES / "lws", "sigs.k8s.io/lws/cmd")}
-
-
-def lws_path() -> Path:
-    """Path of the program, which may not be built yet."""
-    return folder_for("lws", MODULES) / "lws"
-
-
-def is_built() -> bool:
-    """Whether the program is built."""
-    return os.access(lws_path(), os.X_OK)
-
-
-def build() -> Path:
-    """The program, built if it is missing (some minutes)."""
-    path = lws_path()
-    build_missing(path.parent, SOURCES)
-    return path
+MODULE: Final = "sigs.k8s.io/lws"
+PROGRAMS: Final = Programs("lws", MODULES, {"lws": Source(MODULES / "lws", f"{MODULE}/cmd")})
 
 
 def parts() -> Parts:
     """The controller, with its own manifests from the same module."""
-    module = module_folder(MODULES / "lws", "sigs.k8s.io/lws", lws_path().parents[2])
+    config = PROGRAMS.source_of("lws", MODULE) / "config"
     return Parts(
         name="lws",
-        program=lws_path(),
-        kinds=sorted(module.glob("config/crd/bases/*.yaml")),
-        webhooks=module / "config" / "webhook" / "manifests.yaml",
+        program=PROGRAMS.path("lws"),
+        kinds=sorted((config / "crd" / "bases").glob("*.yaml")),
+        webhooks=config / "webhook" / "manifests.yaml",
         config_group="config.lws.x-k8s.io",
         pod_label="leaderworkerset.sigs.k8s.io/name",
     )

@@ -1,11 +1,10 @@
-"""NVIDIA's device plugin and container toolkit, built once from their pinned Go modules (gcc)."""
+"""NVIDIA's device plugin and container toolkit, for which gcc is needed."""
 
-import os
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import folder_for
-from tests.support.controlplane.builder import Source, build_missing
+from tests.support.controlplane.builder import Source
+from tests.support.controlplane.programs import Programs
 
 MODULES: Final = Path(__file__).with_name("modules")
 _TOOLKIT: Final = "github.com/NVIDIA/nvidia-container-toolkit/cmd"
@@ -20,19 +19,4 @@ SOURCES: Final = {
         MODULES / "plugin", f"{_PLUGIN}/nvidia-device-plugin", has_c=True
     ),
 }
-
-
-def folder() -> Path:
-    """The folder of the programs, which may not be built yet."""
-    return folder_for("nvidia", MODULES)
-
-
-def is_built() -> bool:
-    """Whether all programs are built."""
-    return all(os.access(folder() / each, os.X_OK) for each in SOURCES)
-
-
-def build() -> Path:
-    """The folder of the programs; builds those that are missing (minutes)."""
-    build_missing(folder(), SOURCES)
-    return folder()
+PROGRAMS: Final = Programs("nvidia", MODULES, SOURCES)

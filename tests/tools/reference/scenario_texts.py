@@ -174,7 +174,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Group": {
         "name": "name of the group, for `group` of tasks",
-        "min": "pods that must run together; it may exceed the tasks in the file: some have ended",
+        "min": "pods that must run together. If the file has fewer tasks, the others of a running "
+        "gang have ended, and a pending gang lacks them",
         "minGroups": "groups inside it that are needed",
         "topology": "how near its pods must be",
         "children": "groups inside it",

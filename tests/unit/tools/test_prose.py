@@ -29,10 +29,11 @@ def test_docstrings_and_comments_are_prose_and_other_strings_are_not() -> None:
     [
         ("x.md", "Who?\n```\nwhom\n```\nAnd `whose` not.\n", Count(3, 1)),
         ("x.c", "/* who */ int whom; // nobody\n", Count(2, 2)),
+        ("x.yaml", "whom: who\n  # Whose turn.\n", Count(2, 1)),
         ("x.pyx", "cdef int f(int whom) noexcept nogil:  # who\n    return 1\n", Count(1, 1)),
     ],
 )
-def test_pages_c_and_cython_are_read(name: str, text: str, found: Count) -> None:
+def test_pages_c_cython_and_comments_of_yaml_are_read(name: str, text: str, found: Count) -> None:
     assert count(prose_of(name, text)) == found
 
 
