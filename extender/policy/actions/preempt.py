@@ -13,13 +13,19 @@ held before.
 
 Each plan replaces work by work that precedes it in the same project. So what the project runs,
 compared in order of precedence, strictly improves, and the stage comes to an end.
+
+If no such plan is found, work that leaves its project within its quota may also take what other
+projects hold above theirs, as in `reclaim`. Nothing is taken back later, since reclaim takes
+nothing from a project within its quota.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import gt
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.preemption_loop import PreemptionLoop
+from extender.policy.actions.reclaim import take_back_quota
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import (
     ANY_PRIORITY,
@@ -37,7 +43,7 @@ from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Amounts
+from extender.state.model import GPU, Amounts
 
 #: Refusals that evictions inside the project can resolve.
 _ROOM_BY_EVICTION = (Reason.OVER_LIMIT, Reason.OVER_BUDGET)
@@ -50,7 +56,7 @@ def preempt(preemption: Preemption) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _with_victims(session, pool)
-            stage = _Preempt(session, _EntitledWork(session, pool))
+            stage = _Preempt(session, pool, _EntitledWork(session, pool))
             PreemptionLoop(preemption, pool, "preempt", stage).serve(here)
 
 
@@ -109,11 +115,16 @@ class _EntitledWork:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
+    pool: str
     entitled: _EntitledWork
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
+    _with_lent: "dict[tuple[PreemptionRule, bool, bool], _PreemptAndReclaimRule]" = field(
+        default_factory=dict
+    )
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """The one rule, unless no eviction inside the project can make room for the request."""
+        """The rule for victims inside the project, and the one for victims in others, too, unless
+        no eviction inside the project can make room for the request."""
         leaf, workload = request.leaf, request.pending.workload
         refused = check_room(leaf, workload, request.need, is_now=False)
         if refused is not None and refused.reason not in _ROOM_BY_EVICTION:
@@ -122,7 +133,15 @@ class _Preempt:
         key = leaf.project, workload.priority, is_first
         if key not in self._rules:
             self._rules[key] = _PreemptRule(self.session, self.entitled, *key)
-        return (self._rules[key],)
+        own = self._rules[key]
+        if any(any(map(gt, request.need, queue.quota)) for queue in _from_project(leaf)):
+            return (own,)
+        is_for_gpu = request.need[GPU] > 0
+        both = own, is_for_gpu, leaf.is_user
+        if both not in self._with_lent:
+            lent = take_back_quota(self.session, request, self.pool)
+            self._with_lent[both] = _PreemptAndReclaimRule(self.session, own, lent)
+        return own, self._with_lent[both]
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -163,3 +182,39 @@ class _PreemptRule(PreemptionRule):
             or project.has_room(placed_amounts(statement.placements), bound)
             or not self.entitled.is_waiting(outside=project)
         )
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class _PreemptAndReclaimRule(PreemptionRule):
+    """Victims of `own`, and besides them those of `lent`, while the project is within its quota."""
+
+    own: _PreemptRule
+    lent: PreemptionRule
+
+    def eligibility(self, candidates: Candidates) -> Eligibility:
+        """As `PreemptionRule.eligibility`: the project's own work goes first."""
+        own, lent = self.own.eligibility(candidates), self.lent.eligibility(candidates)
+        return own.followed_by(lent, candidates)
+
+    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
+        """Whether the project and its department end within their quotas."""
+        amounts = placed_amounts(statement.placements)
+        return all(
+            queue.has_room(amounts, queue.quota) for queue in _from_project(request.leaf)
+        ) and self.lent.validate(request, statement)
+
+    def reason_for(self, victim_queue: Queue) -> Reason:
+        """As `PreemptionRule.reason_for`."""
+        return self._rule_for(victim_queue).reason
+
+    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
+        """As `PreemptionRule.explain`."""
+        return self._rule_for(victim_queue).explain(request, victim_queue)
+
+    def _rule_for(self, victim_queue: Queue) -> PreemptionRule:
+        return self.own if victim_queue.project is self.own.project else self.lent
+
+
+def _from_project(leaf: Queue) -> Sequence[Queue]:
+    """The project of the leaf and the queues above it."""
+    return leaf.chain[int(leaf.is_user) :]

@@ -40,7 +40,6 @@ fair shares a little. So a project that has its quota reclaims only up to its sh
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import gt
-from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
@@ -50,7 +49,12 @@ from extender.policy.actions.long_wait_protection import LongWaitProtection
 from extender.policy.actions.preemption_loop import PreemptionLoop
 from extender.policy.actions.reclaim_notes import describe_side, explain_band, explain_share
 from extender.policy.preemption.candidates import Candidates
-from extender.policy.preemption.eligibility import NOTHING, Eligibility, EligibilityBuilder
+from extender.policy.preemption.eligibility import (
+    NOTHING,
+    SHUT,
+    Eligibility,
+    EligibilityBuilder,
+)
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
@@ -65,9 +69,6 @@ from extender.state.tally import sum_amounts
 
 _Precedence = tuple[bool, int]
 
-#: A floor above what any queue holds.
-_NEVER: Final = 1 << 60
-
 
 def reclaim(preemption: Preemption) -> None:
     """Serve every pool that allows preemption; the backlog keeps what is still pending."""
@@ -78,6 +79,15 @@ def reclaim(preemption: Preemption) -> None:
             here = session.backlog.in_pool(pool)
             stage = _Reclaim(session, pool)
             PreemptionLoop(preemption, pool, "reclaim", stage).serve(here)
+
+
+def take_back_quota(session: Session, request: PreemptionRequest, pool: str) -> PreemptionRule:
+    """The rule for work of the request's project that ends within the quotas of its queues: what
+    other projects hold above theirs. It may be used for the whole project."""
+    leaf = request.leaf
+    within = ((0, 0, 0),) * len(leaf.chain)
+    preemptor = _Preemptor(leaf, int(leaf.is_user), within, request.need[GPU] > 0, None)
+    return _ReclaimRule(session, pool, LongWaitProtection(session), preemptor, None, False)
 
 
 @dataclass(slots=True, frozen=True)
@@ -258,12 +268,12 @@ class _ReclaimRule(PreemptionRule):
         above: Amounts | None = None
         for queue in reversed(path):
             keep, quota = queue.share_to_keep, queue.quota
-            owed = quota if preemptor.is_for_gpu else (_NEVER, *quota[1:])
+            owed = quota if preemptor.is_for_gpu else (SHUT, *quota[1:])
             surplus = preemptor.surplus[level]
             if above is None:
                 peer = preemptor.leaf.chain[level]
                 even = [not _has_more(queue, queue.allocated, peer, surplus, r) for r in RESOURCES]
-                gpu, cpu, memory = map(max, keep, quota, (_NEVER * is_even for is_even in even))
+                gpu, cpu, memory = map(max, keep, quota, (SHUT * is_even for is_even in even))
                 eligibility.set_floor(queue, 0, (gpu, cpu, memory))
                 above = (gpu, cpu, memory) if any(surplus) else owed
             else:
@@ -300,7 +310,7 @@ class _ReclaimRule(PreemptionRule):
         candidates = statement.candidates
         last: dict[Queue, tuple[int, Amounts]] = {}
         with_nominations: set[Queue] = set()
-        for queue, level, pods in _lost_units(leaf, statement):
+        for queue, level, pods in _lost_units(leaf, self.preemptor.first, statement):
             if candidates.pods[pods[0]].state == "nominated":
                 with_nominations.add(queue)
             else:
@@ -318,7 +328,7 @@ class _ReclaimRule(PreemptionRule):
         """Whether `_has_more` holds for all victim queues with what they held right before this
         plan. The floors are set by what they held when the rule was made."""
         given: dict[Queue, tuple[int, Amounts]] = {}
-        for queue, level, pods in _lost_units(leaf, statement):
+        for queue, level, pods in _lost_units(leaf, self.preemptor.first, statement):
             if any(self.preemptor.surplus[level]):
                 _, before = given.get(queue, (level, (0, 0, 0)))
                 given[queue] = level, sum_amounts((before, statement.candidates.amounts_of(pods)))
@@ -346,13 +356,15 @@ def _above_share(session: Session, pool: str, request: PreemptionRequest) -> Ref
     return explain_share(request, lacks, where)
 
 
-def _lost_units(leaf: Queue, statement: Statement) -> Iterator[tuple[Queue, int, Sequence[int]]]:
-    """The pods of each evicted unit with the queue that is compared, and its level in the chain of
-    the preemptor's queue `leaf`."""
+def _lost_units(
+    leaf: Queue, first: int, statement: Statement
+) -> Iterator[tuple[Queue, int, Sequence[int]]]:
+    """The pods of each evicted unit with the queue that is compared, and its level, from `first`
+    on, in the chain of the preemptor's queue `leaf`."""
     level_of = levels_of(leaf)
     for unit in statement.units.values():
         path, level = compared(statement.candidates.leaves[unit.w], level_of)
-        if level >= 0:
+        if level >= first:
             yield path[-1], level, unit.pods
 
 

@@ -9,7 +9,7 @@ cannot shrink is evicted whole even if its queue ends lower.
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from extender.kernels.sums import sum_units
@@ -23,6 +23,8 @@ ANY_PRIORITY: Final = 1 << 30
 SURPLUS_ONLY: Final = 1
 NOTHING: Final = 2
 _NO_FLOOR: Final = -(1 << 60)
+#: A floor above what any queue holds.
+SHUT: Final = 1 << 60
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +69,26 @@ class Eligibility:
             if is_open:
                 return tier, is_below
         return None
+
+    def followed_by(self, other: "Eligibility", candidates: Candidates) -> "Eligibility":
+        """The pods of both, for one plan: in the first tier those of this one, whose queues have
+        no floors, and in the second those that `other` gives up of all other queues."""
+        n_floors = len(candidates.has)
+        is_safe = bytearray(
+            other.is_safe[p]
+            if not self.tiers[candidates.queue[w]]
+            else self.is_safe[p]
+            if candidates.priority[w] < self.below_priority
+            else NOTHING
+            for p, w in enumerate(candidates.owner)
+        )
+        return replace(
+            other,
+            tiers=bytearray(map(max, self.tiers, other.tiers)),
+            floors=array("q", [SHUT]) * n_floors + other.floors[n_floors:],
+            is_safe=is_safe,
+            is_mobile=bytearray(map(max, self.is_mobile, other.is_mobile)),
+        )
 
     def most_freed(self, candidates: Candidates) -> Amounts:
         """An upper bound of what can be evicted; costs one pass over workloads and queues."""

@@ -131,10 +131,11 @@ class CommittedSolutions:
     def _evict(self, solution: Solution, unit: EvictionUnit) -> None:
         candidates, rule, request = self.candidates, solution.rule, solution.request
         victim = candidates.workloads[unit.w].key
-        note = rule.explain(request, candidates.leaves[unit.w])
+        leaf = candidates.leaves[unit.w]
+        reason, note = rule.reason_for(leaf), rule.explain(request, leaf)
         for p in unit.pods:
             pod = candidates.pods[p]
-            self.session.draft.evict(Eviction(pod, victim, rule.reason, request.key, note))
+            self.session.draft.evict(Eviction(pod, victim, reason, request.key, note))
 
     def count_leaving(self) -> None:
         """Count evicted pods in `Queue.leaving`: work that starts now must leave room for them."""

@@ -45,6 +45,10 @@ class PreemptionRule:
         """Why nothing is evicted for the request if this rule finds no solution; None: no room."""
         return None
 
+    def reason_for(self, victim_queue: Queue) -> Reason:
+        """Why a victim of this queue is evicted."""
+        return self.reason
+
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """A note for owners of a victim in queue `victim_queue`; may be empty."""
         return ""

@@ -73,3 +73,22 @@ class TestAtALimit:
         got = counts(decide(cluster.snapshot()))
         assert got["elastic", "evicted"] == 1
         assert ("whole", "evicted") not in got
+
+
+class TestWithWhatWasLent:
+    def test_each_victim_is_told_its_own_reason(self) -> None:
+        cluster = Cluster()
+        cluster.node("n0", gpus=2)
+        cluster.project("a", quota=2)
+        cluster.project("b", quota=0)
+        cluster.job("low", "a", on="n0", ran=60)
+        cluster.job("lent", "b", on="n0", ran=60)
+        cluster.job("high", "a", 2, priority=75)
+        plan = decide(cluster.snapshot())
+        assert {e.pod.name: e.reason for e in plan.evictions} == {
+            "low-0": Reason.PREEMPTED,
+            "lent-0": Reason.RECLAIMED,
+        }
+        notes = {e.pod.name: e.note for e in plan.evictions}
+        assert notes["low-0"] == ""
+        assert "quota" in notes["lent-0"]
