@@ -136,12 +136,11 @@ class _Preempt:
         own = self._rules[key]
         if any(any(map(gt, request.need, queue.quota)) for queue in _from_project(leaf)):
             return (own,)
-        is_for_gpu = request.need[GPU] > 0
-        both = own, is_for_gpu, leaf.is_user
-        if both not in self._with_lent:
+        like = own, request.need[GPU] > 0, leaf.is_user
+        if like not in self._with_lent:
             lent = take_back_quota(self.session, request, self.pool)
-            self._with_lent[both] = _PreemptAndReclaimRule(self.session, own, lent)
-        return own, self._with_lent[both]
+            self._with_lent[like] = _PreemptAndReclaimRule(self.session, own, lent)
+        return own, self._with_lent[like]
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -190,6 +189,11 @@ class _PreemptAndReclaimRule(PreemptionRule):
 
     own: _PreemptRule
     lent: PreemptionRule
+
+    @property
+    def can_move(self) -> bool:
+        """Whether pods may be moved: as in `reclaim`."""
+        return self.lent.can_move
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`: the project's own work goes first."""

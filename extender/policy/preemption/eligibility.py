@@ -74,14 +74,11 @@ class Eligibility:
         """The pods of both, for one plan: in the first tier those of this one, whose queues have
         no floors, and in the second those that `other` gives up of all other queues."""
         n_floors = len(candidates.has)
-        is_safe = bytearray(
-            other.is_safe[p]
-            if not self.tiers[candidates.queue[w]]
-            else self.is_safe[p]
-            if candidates.priority[w] < self.below_priority
-            else NOTHING
-            for p, w in enumerate(candidates.owner)
-        )
+        is_safe = other.is_safe[:]
+        for p, w in enumerate(candidates.owner):
+            if self.tiers[candidates.queue[w]]:
+                is_eligible = candidates.priority[w] < self.below_priority
+                is_safe[p] = self.is_safe[p] if is_eligible else NOTHING
         return replace(
             other,
             tiers=bytearray(map(max, self.tiers, other.tiers)),

@@ -2,6 +2,7 @@
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
+from extender.policy.plan import Settings
 from tests.support.snapshots import Cluster, counts
 
 
@@ -92,3 +93,18 @@ class TestWithWhatWasLent:
         notes = {e.pod.name: e.note for e in plan.evictions}
         assert notes["low-0"] == ""
         assert "quota" in notes["lent-0"]
+
+    def test_no_pod_moves_where_reclaim_moves_none(self) -> None:
+        cluster = Cluster()
+        cluster.node("n0", gpus=3)
+        cluster.node("n1", gpus=1)
+        cluster.project("a", quota=3)
+        cluster.project("b", quota=0)
+        cluster.job("low", "a", 2, on="n0", ran=60)
+        cluster.job("lent", "b", on="n0", ran=60)
+        cluster.job("high", "a", 3, priority=75)
+        moving, still = (
+            decide(cluster.snapshot(), Settings(moves_reclaimed=moves)) for moves in (True, False)
+        )
+        assert [move.placement.pod.name for move in moving.moves] == ["lent-0"]
+        assert counts(still)["lent", "evicted"] == 1
