@@ -87,6 +87,11 @@ def test_rules_on_cases_of_a_ninth_author(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen10"), ids=lambda case: case.id)
+def test_rules_on_cases_of_a_tenth_author(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
@@ -103,6 +108,7 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "unseen7")) >= 207
     assert len(cases_in(OWN / "unseen8")) >= 209
     assert len(cases_in(OWN / "unseen9")) >= 267
+    assert len(cases_in(OWN / "unseen10")) >= 237
 
 
 @pytest.mark.parametrize("case", cases_in(OWN / "combined"), ids=lambda case: case.id)

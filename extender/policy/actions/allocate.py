@@ -258,8 +258,7 @@ class _Round:
         if (barred := session.why_barred(pending, pool)) is not None:
             session.reservations.holds_off(pending, pool)
             return barred
-        with session.reservations.lifted_for(pending, pool):
-            result = self._try_chunks(pending)
+        result = self._try_chunks(pending)
         if isinstance(result, Refused):
             return self._reserve_or_explain(leaf, pending, result)
         return result
@@ -290,12 +289,17 @@ class _Round:
     def _try_chunk(self, pending: Pending, chunk: Sequence[PodView]) -> Pending | Refused | None:
         """Admit the chunk on free resources, or else on those of terminating pods; or why not."""
         session, pool = self.session, self.pool
-        now = grant_chunk(session, pending, chunk, (pool, "now"))
-        is_any_terminating = pool in session.leaving_pools and isinstance(now, Refused)
-        if not is_any_terminating or self._may_start_elsewhere(pending, chunk):
-            return now
-        later = grant_chunk(session, pending, chunk, (pool, "later"))
-        return now if isinstance(later, Refused) else later
+        if session.reservations.takes_others_first(pending, pool):
+            unreserved = grant_chunk(session, pending, chunk, (pool, "now"))
+            if not isinstance(unreserved, Refused):
+                return unreserved
+        with session.reservations.lifted_for(pending, pool):
+            now = grant_chunk(session, pending, chunk, (pool, "now"))
+            is_any_terminating = pool in session.leaving_pools and isinstance(now, Refused)
+            if not is_any_terminating or self._may_start_elsewhere(pending, chunk):
+                return now
+            later = grant_chunk(session, pending, chunk, (pool, "later"))
+            return now if isinstance(later, Refused) else later
 
     def _may_start_elsewhere(self, pending: Pending, chunk: Sequence[PodView]) -> bool:
         """Whether the chunk fits now in a later pool of the workload."""

@@ -6,7 +6,8 @@ stays within what its queue deserves. The cards are those on which it can start 
 stated ends of the next four hours, or in a drain period after the ends of recently started
 preemptible pods. Another workload may use the cards if it states an earlier end, if it would
 preempt the blocked workload, or if the blocked workload could take them back by reclaim or
-preemption. It may not if a held-off workload of its own project would preempt it at once.
+preemption. It may not if a held-off workload of its own project would preempt it at once. Unless it
+ends in time, it takes other free cards first.
 
 A workload of its own project that may not use these cards starts on others, free or taken back,
 only if the project then still deserves what the blocked workload needs. In turn no more cards are
@@ -148,6 +149,16 @@ class Reservations:
             return False
         return not self._may_use(kept, pending, pool)
 
+    def takes_others_first(self, pending: Pending, pool: str) -> bool:
+        """Whether the workload takes free cards that are not kept before it takes kept ones: the
+        reservation is not for it, and it does not end before the blocked workload starts."""
+        kept = self._kept.get(pool)
+        return (
+            kept is not None
+            and pending.workload.key != kept.key
+            and not self._ends_in_time(kept, pending.workload)
+        )
+
     @contextmanager
     def lifted_for(self, pending: Pending, pool: str) -> Iterator[None]:
         """Inside the context, kept cards count as free if the workload may use them."""
@@ -213,9 +224,17 @@ class Reservations:
             # From another project, others might take the cards first.
             is_protected = preempt_minimum_s(leaf) > 0
             return not is_protected and kept.take_back.could_preempt(leaf, workload)
-        run_s, after_s = workload.expected_run_s, kept.start_s - self.future.snapshot.now_s
-        is_short = run_s is not None and run_s <= after_s
-        return is_short or kept.take_back.could_take(leaf, workload, pending.need(), after_s)
+        after_s, need = kept.start_s - self.future.snapshot.now_s, pending.need()
+        is_short = self._ends_in_time(kept, workload)
+        return is_short or kept.take_back.could_take(leaf, workload, need, after_s)
+
+    def _ends_in_time(self, kept: BackfillReservation, workload: WorkloadView) -> bool:
+        """Whether the workload, if it starts now, ends before the known start of the blocked one,
+        as far as it states."""
+        run_s, start_s = workload.expected_run_s, kept.start_s
+        if run_s is None or start_s is None:
+            return False
+        return self.future.snapshot.now_s + run_s <= start_s
 
     def _would_preempt(
         self, leaf: Queue, pending: Pending, kept: BackfillReservation, pool: str
