@@ -11,7 +11,8 @@ ends in time, it takes other free cards first.
 
 A workload of its own project that may not use these cards starts on others, free or taken back,
 only if the project then still deserves what the blocked workload needs. In turn no more cards are
-reserved than the project deserves beside what it holds.
+reserved than the project deserves beside what it holds. Where pods name users, work within its
+user's part is not kept back for another user's blocked workload.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
 of that time. In it no other project uses the reserved cards: what the blocked workload could take
@@ -142,6 +143,9 @@ class Reservations:
             return False
         leaf = self.future.queues[pool].leaf_of(pending.workload)
         if leaf is None or leaf.project is not kept.take_back.leaf.project:
+            return False
+        if leaf is not kept.take_back.leaf and leaf.has_room(pending.need(), leaf.deserves):
+            # Another user's blocked workload has no claim to the part of this one.
             return False
         # In a drain period work that has just started counts among the pods that may end.
         is_known = kept.start_s is not None
