@@ -1,5 +1,7 @@
 """Events of pending workloads: one per owner and reason, renewed before the API server drops it.
 
+A pod without an owner that is created again under its name, as a notebook is, gets an event again.
+
 Pods of one controller with the same wait reason share an event, so a Job of a hundred single pods
 has one and not a hundred. The event is recorded on the controller and on one pod.
 """
@@ -29,7 +31,7 @@ WAITING: Final = ("gated", "nominated")
 #: An amount of memory; the first group is set if the amount is needed and not free.
 _MEMORY: Final = re.compile(r"(needs (?:[^;]*(?:and|with) )?)?\b([0-9]{1,15}) MiB\b")
 
-#: The UID of the pods' controller (or else the workload's key), and the wait reason.
+#: The UID of the pods' controller (or else of the pod), and the wait reason.
 _Key = tuple[str, Reason]
 
 
@@ -52,7 +54,7 @@ class WaitNote(Struct, frozen=True):
 
 
 class WaitEvents:
-    """Remembers for `RENEW_S` which owner got an event for which reason."""
+    """Remembers for `RENEW_S` which owner, or pod without one, got an event for which reason."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -91,7 +93,7 @@ class WaitEvents:
             if workload is None or not waiting:
                 continue
             maker = self._state.maker_of(waiting[0])
-            named = maker.uid if maker else key, refused.reason
+            named = maker.uid if maker else waiting[0].uid, refused.reason
             if now - self._recorded_at.get(named, float("-inf")) < RENEW_S:
                 continue
             group = groups.setdefault(named, _WaitGroup(workload, waiting[0], refused))

@@ -5,8 +5,10 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
+from msgspec.structs import replace
 
-from extender.api.events import Upserted
+from extender.api.events import Removed, Upserted
+from extender.api.objects import Pod
 from extender.api.reasons import HELP, Reason, Refused
 from extender.cycle.reports.placed import (
     CHANGE_S,
@@ -199,6 +201,19 @@ def test_an_event_is_renewed_before_the_api_server_drops_it() -> None:
     (note,) = story.recorded(SETTLE_S + EVENTS_RENEW_S, waits)
     assert EVENTS_RENEW_S < 3600
     assert "InsufficientGpu" not in note.note, "the reason stands in a field of its own"
+
+
+def test_a_pod_without_a_controller_that_is_created_again_gets_an_event_again() -> None:
+    first, waits = pod("a").needs(1000).bare().build(), {"team-a/a": LACKS}
+    story = Story(first)
+    story.recorded(0, waits)
+    assert len(story.recorded(SETTLE_S, waits)) == 1
+    story.state.apply(Removed(Pod, first.metadata.uid, "team-a", "a"))
+    story.recorded(SETTLE_S + 1, {})
+    story.change(replace(first, metadata=replace(first.metadata, uid="second")))
+    story.recorded(SETTLE_S + 2, waits)
+    (note,) = story.recorded(2 * SETTLE_S + 2, waits)
+    assert note.pod.uid == "second"
 
 
 def test_work_that_there_was_no_time_to_look_at_gets_no_event() -> None:
