@@ -78,6 +78,9 @@ kubeflow: setup ## make Kubeflow's operators for the tests of jobs, once, outsid
 argo: setup ## make Argo's workflow-controller for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) argo
 
+jupyterhub: setup ## install JupyterHub with KubeSpawner for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) jupyterhub
+
 descheduler: setup ## make the descheduler for a test of evictions, once, outside the tree
 	@$(PROGRAMS) descheduler
 

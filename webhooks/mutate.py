@@ -53,6 +53,7 @@ from webhooks.catalog import Catalog
 from webhooks.change import hide_cards, operations, preemptibility_of
 from webhooks.forbidden import refusals
 from webhooks.owners.origin import NO_OWNER, Origin
+from webhooks.owners.table import INTERACTIVE
 from webhooks.parts import Document
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
@@ -64,6 +65,8 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 KIND_OF_CLASS: Final = {name: kind for kind, name in names.CLASS_OF_KIND.items()}
 #: The kind of work of a pod that states none: the one that yields to all others.
 USUAL_KIND: Final = "training"
+#: The label that JupyterHub sets on the pods of its users, which have no owner.
+NOTEBOOK_LABEL: Final = "hub.jupyter.org/username"
 #: The users that create a DaemonSet's pods: the controller's own, or the one all controllers share.
 DAEMON_SET_MAKERS: Final = (
     "system:serviceaccount:kube-system:daemon-set-controller",
@@ -235,13 +238,14 @@ def _clear_default_class(pod: Pod, project: GpuProject, catalog: Catalog) -> Non
 
 
 def _kind_of(pod: Pod, origin: Origin) -> str:
-    """The kind of the pod's work: its label, its priority class, or its owner says."""
+    """The kind of the pod's work: its label, its priority class, its owner or JupyterHub says."""
     spec = pod.spec
+    usual = INTERACTIVE if pod.metadata.label(NOTEBOOK_LABEL) else USUAL_KIND
     return (
         pod.metadata.label(names.LABEL_WORKLOAD_KIND)
         or KIND_OF_CLASS.get(names.class_of(spec.priority_class_name, spec.priority))
         or origin.work
-        or USUAL_KIND
+        or usual
     )
 
 

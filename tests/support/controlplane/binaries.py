@@ -79,10 +79,11 @@ def modules_digest(modules: Path) -> str:
 
 def folder_for(name: str, modules: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """The cache folder for programs that are built from these pinned Go modules."""
-    return _cache(environ) / name / modules_digest(modules)
+    return cache_base(environ) / name / modules_digest(modules)
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
+def cache_base(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of everything that is built or fetched once for the tests."""
     base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "ballast"
 

@@ -95,6 +95,10 @@ def test_zero_milli_does_not_pass_for_a_request() -> None:
     assert milli_of(stored(pod().noted(HALF).asking(names.GPU_MILLI, "0"))) == "500"
 
 
+#: JupyterHub sets it on the pods of its users.
+JUPYTERHUB = "hub.jupyter.org/username"
+
+
 @pytest.mark.parametrize(
     ("labels", "spec", "kind", "priority_class", "preemptibility"),
     [
@@ -120,6 +124,15 @@ def test_zero_milli_does_not_pass_for_a_request() -> None:
             "interactive-preemptible",
             "preemptible",
         ),
+        ({JUPYTERHUB: "ada"}, {}, "interactive", "ballast-interactive", "preemptible"),
+        (
+            {JUPYTERHUB: "ada", names.LABEL_WORKLOAD_KIND: "training"},
+            {},
+            "training",
+            "ballast-training",
+            "preemptible",
+        ),
+        ({JUPYTERHUB: "ada"}, {"priorityClassName": "mine"}, "interactive", "mine", "preemptible"),
         ({}, {"priorityClassName": "build", "priority": 7}, "training", "build", "preemptible"),
         ({}, {"priorityClassName": "mine", "priority": 7}, "training", "mine", "preemptible"),
         (
