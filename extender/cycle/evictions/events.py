@@ -93,8 +93,20 @@ def victim_note(
         what += f": {eviction.note}"
     if maker is None:
         return f"{what}. No controller owns the pod, so it is not created again."
-    what_then = "" if eviction.reason in MOVES else ", and the new pod is queued"
-    return f"{what}. {maker.kind} {maker.name} creates the pod again{what_then}."
+    owner, is_moved = f"{maker.kind} {maker.name}", eviction.reason in MOVES
+    if _is_stock(maker):
+        then = "" if is_moved else ", and the new pod is queued"
+        return f"{what}. {owner} creates the pod again{then}."
+    then = "" if is_moved else "; a new pod is queued"
+    return f"{what}. {owner} decides whether to create the pod again{then}."
+
+
+def _is_stock(maker: OwnerReference) -> bool:
+    """Whether a controller of Kubernetes itself creates the pods of this owner, and so creates them
+    again; operators may end the work instead."""
+    return (maker.api_version, maker.kind) == ("v1", "ReplicationController") or (
+        maker.api_version.startswith(("apps/", "batch/"))
+    )
 
 
 def beneficiary_note(

@@ -1,5 +1,7 @@
 """Events for victims and preemptors: names within a project, figures across projects."""
 
+import pytest
+
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.objects import OwnerReference
@@ -64,6 +66,40 @@ def test_the_owner_of_a_moved_pod_is_not_told_that_the_new_pod_is_queued() -> No
     assert told == (
         f"moved to make room for vision/whole (1 GPU): {note}. Job filler creates the pod again."
     )
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "after"),
+    [
+        (
+            "v1",
+            "ReplicationController",
+            "ReplicationController own creates the pod again, and the new pod is queued.",
+        ),
+        (
+            "apps/v1",
+            "StatefulSet",
+            "StatefulSet own creates the pod again, and the new pod is queued.",
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            "Workflow own decides whether to create the pod again; a new pod is queued.",
+        ),
+        (
+            "tekton.dev/v1",
+            "TaskRun",
+            "TaskRun own decides whether to create the pod again; a new pod is queued.",
+        ),
+        ("v1", "Pod", "Pod own decides whether to create the pod again; a new pod is queued."),
+    ],
+)
+def test_only_of_owners_of_kubernetes_is_it_certain_that_they_create_the_pod_again(
+    api_version: str, kind: str, after: str
+) -> None:
+    maker = OwnerReference(api_version=api_version, kind=kind, name="own", uid="u", controller=True)
+    told = victim_note(eviction(Reason.PREEMPTED), VICTIM, workload("urgent", "vision", 75), maker)
+    assert told.endswith(f"this pod's is 50. {after}")
 
 
 def test_the_beneficiary_sees_what_leaves_of_others_as_gpus() -> None:
