@@ -81,6 +81,12 @@ argo: setup ## make Argo's workflow-controller for the tests of jobs, once, outs
 jupyterhub: setup ## install JupyterHub with KubeSpawner for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) jupyterhub
 
+dask: setup ## install Dask's operator for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) dask
+
+airflow: setup ## install Airflow's operators for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) airflow
+
 descheduler: setup ## make the descheduler for a test of evictions, once, outside the tree
 	@$(PROGRAMS) descheduler
 

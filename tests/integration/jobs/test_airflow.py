@@ -1,0 +1,107 @@
+"""Airflow's operators for Kubernetes beside everything of ours. Skipped unless `make airflow` has
+installed it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.api import names
+from tests.integration.cycle.two_projects import Scene
+from tests.integration.inference.deployments import started
+from tests.integration.jobs.looks import (
+    HALF,
+    NAMESPACE,
+    container,
+    end,
+    owner_leaves,
+    owner_returns,
+    pods,
+    until_running,
+)
+from tests.support import airflow as program
+from tests.support.airflow.running import Airflow
+
+pytestmark = [
+    pytest.mark.skipif(not program.PROGRAMS.has(), reason="no Airflow: make airflow installs it"),
+    pytest.mark.timeout(400),
+]
+TASK = {"app": "task"}
+MakeRun = Callable[..., AbstractAsyncContextManager[Airflow]]
+
+
+@pytest.fixture
+async def make_run(scene: Scene, tmp_path: Path) -> MakeRun:
+    """A run of a DAG whose task wants a GPU that its project can only borrow."""
+    labels = {names.LABEL_PREEMPTIBILITY: names.NON_PREEMPTIBLE}
+    scene.submit_job(NAMESPACE, "held", HALF, 1000, labels=labels)
+    await until_running(scene, HALF)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": TASK},
+        "spec": {"containers": [container(1) | {"name": "base"}], "restartPolicy": "Never"},
+    }
+
+    @asynccontextmanager
+    async def make(operator: str = "KubernetesPodOperator", **given: Any) -> AsyncIterator[Airflow]:
+        template = {"pod_template_dict": pod, "namespace": NAMESPACE}
+        async with started(Airflow(scene.plane, tmp_path, operator, **template, **given)) as made:
+            yield made
+
+    return make
+
+
+async def loses_its_gpu_and_gets_it_back(scene: Scene) -> None:
+    """The owner of the GPU returns while the task runs, and leaves once its next pod waits."""
+    first = await until_running(scene, 1, TASK)
+    await owner_returns(scene)
+
+    def waits() -> bool:
+        return [each["metadata"]["uid"] in first for each in pods(scene, TASK)] == [False]
+
+    await scene.until(waits, "another pod")
+    owner_leaves(scene)
+    await until_running(scene, 1, TASK)
+    await end(scene, TASK, 0)
+
+
+async def has_ended(scene: Scene, run: Airflow) -> str:
+    """The log of the run."""
+    await scene.until(lambda: not run.is_alive, "the run to end")
+    return run.read_log()
+
+
+async def test_a_task_may_wait_for_its_gpu_as_long_as_its_schedule_timeout(
+    scene: Scene, make_run: MakeRun
+) -> None:
+    await owner_returns(scene)
+    async with make_run(schedule_timeout_seconds=15) as run:
+        log = await has_ended(scene, run)
+        assert "The Pod has an Event: needs 1 GPU; all 8 GPUs" in log
+        assert "Pod took too long to be scheduled on the cluster" in log
+        assert not pods(scene, TASK)
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+async def test_an_eviction_is_one_try_of_a_task(
+    scene: Scene, make_run: MakeRun, deferrable: bool
+) -> None:
+    tries = {"schedule_timeout_seconds": 600, "retries": 1}
+    async with make_run(
+        deferrable=deferrable, poll_interval=1, log_events_on_failure=True, **tries
+    ) as run:
+        await loses_its_gpu_and_gets_it_back(scene)
+        log = await has_ended(scene, run)
+        assert "DagRun Finished" in log
+        assert "state=success" in log
+        assert "reclaimed for project team-b" in log
+
+
+async def test_a_job_of_airflow_outlives_an_eviction(scene: Scene, make_run: MakeRun) -> None:
+    waits = {"wait_until_job_complete": True, "job_poll_interval": 1}
+    async with make_run("KubernetesJobOperator", **waits) as run:
+        await loses_its_gpu_and_gets_it_back(scene)
+        assert "state=success" in await has_ended(scene, run)

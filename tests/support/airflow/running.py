@@ -1,0 +1,86 @@
+"""Airflow: one run of a DAG with one KubernetesPodOperator, as a process beside a control plane.
+
+`airflow dags test` runs the DAG with its retries and triggers in one process, without Airflow's
+scheduler and web server.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.airflow import PROGRAMS
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.process import Process
+
+MIGRATE_TIMEOUT_S: Final = 120.0
+DAY: Final = "2026-01-01"
+DAG: Final = """
+import json
+from datetime import datetime, timedelta
+from airflow.sdk import DAG
+from airflow.providers.cncf.kubernetes.operators.{module} import {operator} as Operator
+
+with DAG("train", schedule=None, start_date=datetime(2026, 1, 1)):
+    Operator(
+        task_id="train",
+        name="train",
+        in_cluster=False,
+        get_logs=False,
+        retry_delay=timedelta(seconds=1),
+        **json.loads({given!r}),
+    )
+"""
+
+
+class Airflow:
+    """One run, with the administrator's rights; `given` are arguments of the operator."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        operator: str = "KubernetesPodOperator",
+        **given: Any,
+    ) -> None:
+        dags = folder / "dags"
+        dags.mkdir(exist_ok=True)
+        module = "pod" if operator == "KubernetesPodOperator" else "job"
+        text = DAG.format(module=module, operator=operator, given=json.dumps(given))
+        (dags / "train.py").write_text(text, "utf-8")
+        self._env = os.environ | {
+            "AIRFLOW_HOME": str(folder),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
+            "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps({"conn_type": "kubernetes"}),
+            "KUBECONFIG": plane.kubeconfig,
+        }
+        log = Path(os.environ.get("BALLAST_AIRFLOW_LOG", folder / "airflow.log"))
+        argv = [str(PROGRAMS.path("airflow")), "dags", "test", "train", DAY]
+        self._process = Process("airflow", argv, log, self._env)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the run goes on."""
+        return self._process.is_alive
+
+    def install(self) -> None:
+        """Make its database."""
+        argv = [str(PROGRAMS.path("airflow")), "db", "migrate"]
+        subprocess.run(
+            argv, env=self._env, check=True, capture_output=True, timeout=MIGRATE_TIMEOUT_S
+        )
+
+    def start(self) -> None:
+        """Start the run; returns at once."""
+        self._process.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+
+    def read_log(self) -> str:
+        """What the run and its tasks log."""
+        return self._process.log_path.read_text("utf-8")
