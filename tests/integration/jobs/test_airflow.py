@@ -29,6 +29,8 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 TASK = {"app": "task"}
+#: What the operator logs when it finds its pod.
+FOUND = "Found matching pod"
 MakeRun = Callable[..., AbstractAsyncContextManager[Airflow]]
 
 
@@ -105,3 +107,20 @@ async def test_a_job_of_airflow_outlives_an_eviction(scene: Scene, make_run: Mak
     async with make_run("KubernetesJobOperator", **waits) as run:
         await loses_its_gpu_and_gets_it_back(scene)
         assert "state=success" in await has_ended(scene, run)
+
+
+async def test_another_worker_goes_on_waiting_with_the_same_pod(
+    scene: Scene, make_run: MakeRun
+) -> None:
+    await owner_returns(scene)
+    async with make_run(schedule_timeout_seconds=600) as run:
+        await scene.until(lambda: len(pods(scene, TASK)) == 1, "the pod to wait")
+        (waits,) = pods(scene, TASK)
+        await scene.until_decided(1)
+        run.take_over()
+        owner_leaves(scene)
+        assert list(await until_running(scene, 1, TASK)) == [waits["metadata"]["uid"]]
+        earlier = run.read_log().count(FOUND)
+        await scene.until(lambda: run.read_log().count(FOUND) > earlier, "the pod to be found")
+        await end(scene, TASK, 0)
+        assert "new_state=success" in await has_ended(scene, run)

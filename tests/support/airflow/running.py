@@ -6,6 +6,7 @@ scheduler and web server.
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -57,9 +58,8 @@ class Airflow:
             "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps({"conn_type": "kubernetes"}),
             "KUBECONFIG": plane.kubeconfig,
         }
-        log = Path(os.environ.get("BALLAST_AIRFLOW_LOG", folder / "airflow.log"))
-        argv = [str(PROGRAMS.path("airflow")), "dags", "test", "train", DAY]
-        self._process = Process("airflow", argv, log, self._env)
+        self._log = Path(os.environ.get("BALLAST_AIRFLOW_LOG", folder / "airflow.log"))
+        self._process = self._make("dags", "test", "train", DAY)
 
     @property
     def is_alive(self) -> bool:
@@ -81,6 +81,17 @@ class Airflow:
         """End it."""
         self._process.kill()
 
+    def take_over(self) -> None:
+        """Kill it, and run the task of the same DAG run again, as another worker would."""
+        self._process.kill()
+        found = re.search(r"manual__[0-9T:.+-]+", self.read_log())
+        assert found, "the run has begun"
+        self._process = self._make("tasks", "test", "train", "train", found[0])
+        self._process.start()
+
+    def _make(self, *words: str) -> Process:
+        return Process("airflow", [str(PROGRAMS.path("airflow")), *words], self._log, self._env)
+
     def read_log(self) -> str:
         """What the run and its tasks log."""
-        return self._process.log_path.read_text("utf-8")
+        return self._log.read_text("utf-8")
