@@ -92,7 +92,7 @@ def victim_note(
     elif eviction.note:
         what += f": {eviction.note}"
     if maker is None:
-        return f"{what}. No controller owns the pod, so it is not created again."
+        return f"{what}. No controller owns the pod, so Kubernetes does not create it again."
     owner, is_moved = f"{maker.kind} {maker.name}", eviction.reason in MOVES
     if _is_stock(maker):
         then = "" if is_moved else ", and the new pod is queued"

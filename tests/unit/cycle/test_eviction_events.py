@@ -56,7 +56,7 @@ def test_a_preempted_pod_learns_for_which_workload_of_its_project() -> None:
     told = victim_note(eviction(Reason.PREEMPTED), VICTIM, workload("urgent", "vision", 75), None)
     assert told == (
         "preempted for vision/urgent (1 GPU): its priority is 75, this pod's is 50."
-        " No controller owns the pod, so it is not created again."
+        " No controller owns the pod, so Kubernetes does not create it again."
     )
 
 
