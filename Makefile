@@ -87,6 +87,9 @@ dask: setup ## install Dask's operator for the tests of jobs, once, outside the 
 airflow: setup ## install Airflow's operators for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) airflow
 
+spark: setup ## install Spark for the tests of jobs, once, outside the tree (Java 17 to run it)
+	@$(PROGRAMS) spark
+
 descheduler: setup ## make the descheduler for a test of evictions, once, outside the tree
 	@$(PROGRAMS) descheduler
 

@@ -170,8 +170,8 @@ TABLE: Final[Sequence[OwnerKind]] = (
     _kubeflow("PaddleJob", "paddlejobs"),
     _ray(claim=_of_ray_service, work=INFERENCE),
     _ray(),
-    # The driver creates the executors once it runs.
-    OwnerKind("sparkoperator.k8s.io", "SparkApplication", claim=_of_spark),
+    # The driver creates the executors once it runs, and uses those that there are.
+    OwnerKind("sparkoperator.k8s.io", "SparkApplication", _alone, claim=_of_spark),
     OwnerKind(
         "kubeflow.org",
         "Notebook",

@@ -18,19 +18,19 @@ from webhooks.owners.origin import NO_OWNER, Origin
                 "spark-app-selector": "spark-0a1b2c",
                 "sparkoperator.k8s.io/app-name": "etl",
             },
-            Origin(group="sparkapplication-etl"),
+            Origin(group="sparkapplication-etl", is_alone=True),
             id="spark executor",
         ),
         pytest.param(
             unread("sparkoperator.k8s.io/v1beta2", "SparkApplication", "etl"),
             {"spark-role": "driver", "sparkoperator.k8s.io/app-name": "etl"},
-            Origin(group="sparkapplication-etl"),
+            Origin(group="sparkapplication-etl", is_alone=True),
             id="spark driver",
         ),
         pytest.param(
             unread("v1", "Pod", "etl-driver"),
             {"spark-role": "executor", "spark-app-selector": "spark-0a1b2c"},
-            Origin(group="sparkapplication-spark-0a1b2c"),
+            Origin(group="sparkapplication-spark-0a1b2c", is_alone=True),
             id="spark without an operator",
         ),
         pytest.param(
