@@ -307,8 +307,6 @@ async def test_a_home_gets_its_volume_on_the_node_with_the_card(
         hub.spawn("ada")
         await until_ready(scene, hub, "ada")
         assert list(running(scene).values()) == [first]
-    scene.cluster.kubectl("delete", "pvc", "--all", "-n", NAMESPACE, "--wait=false")
-    scene.cluster.kubectl("delete", "pv", "disk", "--wait=false")
 
 
 async def provision(scene: Scene, name: str) -> None:
