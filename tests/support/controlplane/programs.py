@@ -1,6 +1,7 @@
 """Programs of other projects, built once from pinned Go modules into a cache outside the tree.
 
-`python -m tests.support.controlplane.programs argo` builds those of the package `argo`.
+`python -m tests.support.controlplane.programs argo` builds those of the package `argo`; those from
+PyPI (`tests.support.packages`) are installed in the same way.
 """
 
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing, module_folder
+from tests.support.packages import Packages
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Programs:
 def main() -> None:
     """Build the programs of the packages of `tests.support` that the arguments name."""
     for name in sys.argv[1:]:
-        programs: Programs = import_module(f"tests.support.{name}").PROGRAMS
+        programs: Programs | Packages = import_module(f"tests.support.{name}").PROGRAMS
         print(f"{name}: {programs.build()}")
 
 
