@@ -13,9 +13,19 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
+from extender.api.names import LABEL_GPU_MODEL
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.scenario.model.case import Case, Settings
-from extender.scenario.model.fleet import Level, Mig, Node, NodeTaint, Placement, Pool, Topology
+from extender.scenario.model.fleet import (
+    USUAL_MODEL,
+    Level,
+    Mig,
+    Node,
+    NodeTaint,
+    Placement,
+    Pool,
+    Topology,
+)
 from extender.scenario.model.jobs import (
     Budget,
     Group,
@@ -131,6 +141,8 @@ class _Writer:
         table = self.picture.snapshot.nodes
         cards, held = table.cards, self.held_on[name]
         labels = {key: self.names.value(key, value) for key, value in table.labels[ix].items()}
+        # A stated model is a label, too.
+        model, has_label = cards.model[ix] or UNSET, LABEL_GPU_MODEL in labels
         counted = Counter(table.free_counted[ix] or {})
         for pod in held:
             counted.update(dict(pod.demand.counted))
@@ -145,7 +157,7 @@ class _Writer:
             ],
             gpus=cards.n_cards[ix],
             gpu_memory_mib=cards.card_mib[ix],
-            gpu_model=cards.model[ix] or UNSET,
+            gpu_model=model if has_label or model != USUAL_MODEL else UNSET,
             cpu=f"{max(0, cpu_milli)}m",
             memory=f"{max(0, memory_mib)}Mi",
             max_pods=max(0, table.free_pods[ix] + len(held)),

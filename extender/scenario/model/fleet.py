@@ -8,7 +8,8 @@ from extender.api.demand import Delivery
 from extender.scenario.model.values import Amount, Name, Natural, Seconds, Written
 from extender.state.model import PlacementRule, PoolPolicy
 
-_USUAL_MODEL: Final = "A100"
+#: The model of a node that states none.
+USUAL_MODEL: Final = "A100"
 
 
 class Level(Written, frozen=True, kw_only=True):
@@ -78,4 +79,4 @@ class Node(Written, frozen=True, kw_only=True):
     @property
     def model(self) -> str:
         """The model of its cards."""
-        return _USUAL_MODEL if self.gpu_model is UNSET else self.gpu_model
+        return USUAL_MODEL if self.gpu_model is UNSET else self.gpu_model
