@@ -104,8 +104,9 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     `is_gated` is about our gate; `other_gates` names the gates of others. `is_released`: its plan
     names its row; `is_direct`: the extender places it. `is_of_job`: a Job recreates it, after
     a delay that doubles with each pod. `stays`: it is bound, and a replacement may not fit on
-    another node. `answer` is why kube-scheduler does not bind it now, `refusals` where it did not
-    before; `denial` is why it could not be released.
+    another node. `awaits_volume`: kube-scheduler has a volume made for it before it binds it.
+    `answer` is why kube-scheduler does not bind it now, `refusals` where it did not before;
+    `denial` is why it could not be released.
     """
 
     uid: str
@@ -126,6 +127,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     is_controlled: bool = True
     is_of_job: bool = False
     stays: bool = False
+    awaits_volume: bool = False
     refusals: Refusals = NONE
     answer: str = ""
     denial: Denial | None = None

@@ -97,8 +97,8 @@ class VolumeReader:
         if found.volume_binding_mode != "WaitForFirstConsumer":
             return VolumeView(problem="it is not bound to a volume")
         if found.allowed_topologies or found.provisioner == NO_PROVISIONER:
-            return VolumeView(doubt="gets its volume on some nodes only")
-        return VolumeView(doubt=doubt)
+            doubt = "gets its volume on some nodes only"
+        return VolumeView(doubt=doubt, is_open=True)
 
 
 def _in_turns(

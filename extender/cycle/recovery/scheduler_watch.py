@@ -3,7 +3,9 @@
 A released pod that is not bound was refused, or kube-scheduler is down; only a refused pod loses
 its row. It was refused if kube-scheduler said so on the pod, or if some seconds ago it bound a pod
 that was released later. The delay is needed because a kube-scheduler that restarts binds many pods
-at once, in any order. Pure: the time is passed in, in seconds of a monotonic clock.
+at once, in any order. While a volume is made for a pod, which may take minutes, kube-scheduler says
+nothing and binds others: only its word counts then, and it says so when its own time is over. Pure:
+the time is passed in, in seconds of a monotonic clock.
 """
 
 from collections.abc import Iterable
@@ -44,9 +46,10 @@ class SchedulerWatch:
                 self._bound_at = now
         for key in seen:
             self._since.setdefault(key, now)
-        self._unanswered = {key for key, pod in seen.items() if not self._is_answered(pod)}
-        self._answered_at = {
-            key: self._answered_at.get(key, now) for key in seen.keys() - self._unanswered
+        answered = {key for key, pod in seen.items() if self._is_answered(pod)}
+        self._answered_at = {key: self._answered_at.get(key, now) for key in answered}
+        self._unanswered = {
+            key for key, pod in seen.items() if key not in answered and not pod.awaits_volume
         }
 
     def is_overdue(self, pod: PodView, now: float) -> bool:
@@ -71,5 +74,7 @@ class SchedulerWatch:
 
     def _is_answered(self, pod: PodView) -> bool:
         """Whether kube-scheduler has handled the pod since its release."""
+        if pod.answer or pod.awaits_volume:
+            return bool(pod.answer)
         since = self._since.get((pod.uid, pod.epoch))
-        return bool(pod.answer) or (since is not None and since < self._last_bound)
+        return since is not None and since < self._last_bound

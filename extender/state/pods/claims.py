@@ -19,12 +19,14 @@ class VolumeView(Struct, frozen=True):
     """What is known of a PersistentVolumeClaim.
 
     `problem`: why no pod can use it now. `doubt`: why a planned node may turn out unsuitable.
-    `affinity`: the nodes from which its volume can be reached; None: all.
+    `affinity`: the nodes from which its volume can be reached; None: all. `is_open`: it gets its
+    volume once kube-scheduler has chosen a node for a pod.
     """
 
     problem: str = ""
     doubt: str = ""
     affinity: NodeSelector | None = None
+    is_open: bool = False
 
 
 UNREAD: Final = VolumeView(problem="it is yet to be read")

@@ -150,6 +150,7 @@ class Assembly:
             is_controlled=facts.is_controlled,
             is_of_job=facts.is_of_job,
             stays=bool(facts.node and (doubts or unmet)),
+            awaits_volume=self._awaits_volume(facts),
             refusals=facts.refusals,
             answer=facts.answer,
             denial=self.denials.get(facts.uid),
@@ -170,6 +171,10 @@ class Assembly:
             constraints=constraints,
         )
         return held(view) if facts.is_held else view
+
+    def _awaits_volume(self, facts: PodFacts) -> bool:
+        views = (self.volumes.get(f"{facts.namespace}/{claim}") for claim in facts.claims)
+        return any(view is not None and view.is_open for view in views)
 
     def _denial_of(self, facts: Listed) -> Refused | None:
         denials = (self.denials.get(fact.uid) for fact in facts if not fact.node)

@@ -1,8 +1,13 @@
 """PersistentVolumeClaims of team-a, and pods that use them."""
 
-from typing import Any
+import json
+from typing import Any, Final
 
 from tests.integration.cycle.two_projects import Scene
+
+CLAIMS: Final = "/api/v1/namespaces/team-a/persistentvolumeclaims"
+#: What the volume controller writes on a claim that has its volume.
+BOUND: Final = {"pv.kubernetes.io/bind-completed": "yes"}
 
 
 def bind_claim(scene: Scene, name: str, to: str) -> None:
@@ -13,13 +18,21 @@ def bind_claim(scene: Scene, name: str, to: str) -> None:
         "volumeName": to,
         "resources": {"requests": {"storage": "1Gi"}},
     }
-    notes = {"pv.kubernetes.io/bind-completed": "yes"}
-    body = {"metadata": {"name": name, "annotations": notes}, "spec": spec}
-    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
-    said = '{"status": {"phase": "Bound"}}'
-    scene.cluster.kubectl(
-        "patch", "pvc", name, "-n", "team-a", "--subresource=status", "--type=merge", "-p", said
-    )
+    body = {"metadata": {"name": name, "annotations": BOUND}, "spec": spec}
+    scene.admin.post(CLAIMS, body)
+    _patch(scene, name, {"status": {"phase": "Bound"}}, "--subresource=status")
+
+
+def bind_open_claim(scene: Scene, name: str, to: str) -> None:
+    """Bind an open claim of team-a to a volume, as a provisioner and the volume controller do."""
+    _patch(scene, name, {"metadata": {"annotations": BOUND}, "spec": {"volumeName": to}})
+    _patch(scene, name, {"status": {"phase": "Bound"}}, "--subresource=status")
+
+
+def selected_node(scene: Scene, name: str) -> str:
+    """The node that kube-scheduler has chosen for the volume of a claim of team-a; may be empty."""
+    notes = scene.admin.get(f"{CLAIMS}/{name}")["metadata"].get("annotations") or {}
+    return str(notes.get("volume.kubernetes.io/selected-node", ""))
 
 
 def open_claim(scene: Scene, name: str, storage_class: str) -> None:
@@ -29,8 +42,7 @@ def open_claim(scene: Scene, name: str, storage_class: str) -> None:
         "storageClassName": storage_class,
         "resources": {"requests": {"storage": "1Gi"}},
     }
-    body = {"metadata": {"name": name}, "spec": spec}
-    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
+    scene.admin.post(CLAIMS, {"metadata": {"name": name}, "spec": spec})
 
 
 def volume(name: str, *nodes: str) -> dict[str, Any]:
@@ -51,3 +63,8 @@ def with_claim(body: dict[str, Any], name: str) -> dict[str, Any]:
     spec = body["spec"]["template"]["spec"] if "template" in body["spec"] else body["spec"]
     spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     return body
+
+
+def _patch(scene: Scene, name: str, change: dict[str, Any], *flags: str) -> None:
+    words = "patch", "pvc", name, "-n", "team-a", "--type=merge", "-p", json.dumps(change)
+    scene.cluster.kubectl(*words, *flags)

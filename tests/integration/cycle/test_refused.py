@@ -3,6 +3,7 @@
 None of them is deleted, none has others evicted again and again, and none keeps a place.
 """
 
+import asyncio
 import json
 import re
 import subprocess
@@ -12,7 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cycle.claims import bind_claim, open_claim, volume, with_claim
+from tests.integration.cycle.claims import (
+    bind_claim,
+    bind_open_claim,
+    open_claim,
+    selected_node,
+    volume,
+    with_claim,
+)
 from tests.integration.cycle.two_projects import BIND_S, DONE_S, Scene
 from tests.integration.webhooks.test_other_mutators import mutating_policy
 from tests.support import workloads
@@ -88,6 +96,10 @@ def reasons(scene: Scene, namespace: str) -> list[str]:
     return [reason for reason, _ in scene.events(namespace)]
 
 
+def is_away(scene: Scene) -> bool:
+    return "ballast_control_scheduler_away 1.0" in scene.metrics()
+
+
 def n_released(scene: Scene) -> int:
     found = re.findall(r"^ballast_control_released_pods_total\{.*\} (\S+)$", scene.metrics(), re.M)
     return int(sum(map(float, found)))
@@ -104,7 +116,7 @@ async def test_frozen_kube_scheduler_costs_no_job_a_pod(wide: Scene) -> None:
 
     submit(0, 25)
     await wide.until(lambda: len(names_of(wide, "team-a")) == 25, "25 pods")
-    await wide.until(lambda: "ballast_control_scheduler_away 1.0" in wide.metrics(), "the breaker")
+    await wide.until(lambda: is_away(wide), "the breaker")
     submit(25, 50)
     await wide.until(lambda: len(names_of(wide, "team-a")) == 50, "50 pods")
     before = names_of(wide, "team-a")
@@ -127,9 +139,7 @@ async def test_gang_of_bare_pods_stays_whole_when_kube_scheduler_was_away(scene:
     scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", body)
     for number in range(4):
         scene.submit_pod("team-a", f"member-{number}", 1000, group="gang")
-    await scene.until(
-        lambda: "ballast_control_scheduler_away 1.0" in scene.metrics(), "the breaker"
-    )
+    await scene.until(lambda: is_away(scene), "the breaker")
     scene.plane.thaw("kube-scheduler")
     await scene.until_bound("team-a", 4)
     assert names_of(scene, "team-a") == {f"member-{number}" for number in range(4)}
@@ -329,3 +339,39 @@ async def test_pod_is_planned_where_its_volume_can_be_reached(scene: Scene) -> N
     pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
     where = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
     assert where == {"on-0": "gpu-node-0000", "on-1": "gpu-node-0001"}
+
+
+async def start_another(scene: Scene, n_bound: int) -> None:
+    """A pod of team-b, so that there are so many; and the controller's next look at all."""
+    scene.submit_pod("team-b", f"pod-{n_bound}", 500)
+    await scene.until_bound("team-b", n_bound)
+    await asyncio.sleep(BIND_S)
+
+
+async def test_a_pod_whose_volume_is_being_made_is_not_refused(scene: Scene) -> None:
+    late = {
+        "metadata": {"name": "late"},
+        "provisioner": "example.com/disks",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    scene.admin.ensure("/apis/storage.k8s.io/v1/storageclasses", late)
+    open_claim(scene, "home", "late")
+    body = with_claim(workloads.bare_pod("slow", "team-a", 1000), "home")
+    scene.admin.post("/api/v1/namespaces/team-a/pods", body)
+    await scene.until(lambda: bool(selected_node(scene, "home")), "kube-scheduler to choose a node")
+    await start_another(scene, 1)
+    # This one is seen released, later than the slow one, before it is bound.
+    scene.plane.freeze("kube-scheduler")
+    before = n_released(scene)
+    scene.submit_pod("team-b", "pod-2", 500)
+    await scene.until(lambda: n_released(scene) > before, "the release")
+    await scene.until(lambda: is_away(scene), "the breaker")
+    scene.plane.thaw("kube-scheduler")
+    for n_bound in (3, 4):
+        await start_another(scene, n_bound)
+    assert n_refusals(scene, "team-a") == 0
+    node = selected_node(scene, "home")
+    scene.admin.post("/api/v1/persistentvolumes", volume("disk", node))
+    bind_open_claim(scene, "home", "disk")
+    await scene.until_bound("team-a", 1)
+    assert "PlacementRefused" not in reasons(scene, "team-a")

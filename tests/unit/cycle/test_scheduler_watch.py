@@ -12,10 +12,10 @@ from tests.support.builders import pod
 TIMEOUT_S = 30.0
 
 
-def view(name: str, epoch: int = 1, answer: str = "") -> PodView:
+def view(name: str, epoch: int = 1, answer: str = "", *, awaits_volume: bool = False) -> PodView:
     return PodView(
         uid=name, namespace="ns", name=name, state="reserved", is_gated=False, is_released=True,
-        epoch=epoch, answer=answer,
+        epoch=epoch, answer=answer, awaits_volume=awaits_volume,
     )  # fmt: skip
 
 
@@ -62,6 +62,19 @@ def test_pod_that_later_ones_were_bound_before_is_overdue() -> None:
     story.look(4, [silent])
     assert story.watch.is_overdue(silent, TIMEOUT_S + 1)
     assert not story.watch.is_away(60)
+
+
+def test_while_a_volume_is_made_for_a_pod_only_kube_schedulers_word_counts() -> None:
+    story, waits = Story(), view("a", awaits_volume=True)
+    story.look(0, [waits])
+    story.look(2, [waits, view("b")])
+    story.bind(bound("b"))
+    story.look(4, [waits])
+    assert not story.watch.is_overdue(waits, 600)
+    assert not story.watch.is_away(600)
+    told = view("a", answer="binding volumes: context deadline exceeded", awaits_volume=True)
+    story.look(601, [told])
+    assert story.watch.is_overdue(told, 612)
 
 
 def test_pods_that_waited_for_an_absent_scheduler_are_not_refused_as_it_comes_back() -> None:

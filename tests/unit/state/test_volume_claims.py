@@ -48,6 +48,14 @@ def test_a_pod_whose_claim_is_not_met_can_run_nowhere_until_it_is() -> None:
     assert problem() is Reason.CLAIMS_NOT_MET
 
 
+def test_a_pod_awaits_the_volume_of_a_claim_that_gets_one_on_its_node() -> None:
+    state = state_of(project("team-a").build(), with_claim("data"))
+    for is_open in (True, False):
+        state.set_volume("team-a", "data", VolumeView(is_open=is_open))
+        (workload,) = workloads_of(state).values()
+        assert workload.pods[0].awaits_volume is is_open
+
+
 def test_the_node_affinity_of_a_volume_is_a_filter_on_nodes() -> None:
     state = state_of(project("team-a").build(), with_claim("data"))
     zone = NodeSelector([NodeSelectorTerm([Requirement("zone", "In", ["a"])])])
