@@ -37,6 +37,7 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
+from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.min_runtime import preempt_minimum_s
 from extender.policy.queues.queue import Queue, larger
 from extender.policy.queues.room import check_room
@@ -117,10 +118,15 @@ class _Preempt:
     session: Session
     pool: str
     entitled: _EntitledWork
+    protected: "_Protected" = field(init=False)
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
-    _with_lent: "dict[tuple[PreemptionRule, bool, bool], _PreemptAndReclaimRule]" = field(
+    _lent: "dict[tuple[object, ...], _Lent]" = field(default_factory=dict)
+    _with_lent: "dict[tuple[_PreemptRule, _Lent], _PreemptAndReclaimRule]" = field(
         default_factory=dict
     )
+
+    def __post_init__(self) -> None:
+        self.protected = _Protected(self.session)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The rule for victims inside the project, and the one for victims in others, too, unless
@@ -132,15 +138,39 @@ class _Preempt:
         is_first = self.session.firsts.is_first(workload, leaf.project)
         key = leaf.project, workload.priority, is_first
         if key not in self._rules:
-            self._rules[key] = _PreemptRule(self.session, self.entitled, *key)
+            self._rules[key] = _PreemptRule(self.session, self.entitled, self.protected, *key)
         own = self._rules[key]
-        if any(any(map(gt, request.need, queue.quota)) for queue in _from_project(leaf)):
+        if any(map(gt, request.need, leaf.project.quota)):
             return (own,)
-        like = own, request.need[GPU] > 0, leaf.is_user
-        if like not in self._with_lent:
-            lent = take_back_quota(self.session, request, self.pool)
-            self._with_lent[like] = _PreemptAndReclaimRule(self.session, own, lent)
-        return own, self._with_lent[like]
+        both = own, self._lent_to(request)
+        if both not in self._with_lent:
+            self._with_lent[both] = _PreemptAndReclaimRule(self.session, *both)
+        return own, self._with_lent[both]
+
+    def _lent_to(self, request: PreemptionRequest) -> "_Lent":
+        """What others borrowed: the same for all projects with this parent, except that a project
+        above its quota is not its own victim, but that of others."""
+        leaf, project = request.leaf, request.leaf.project
+        is_above = any(map(gt, project.allocated, project.quota))
+        own = project if is_above else None
+        like = project.parent, own, leaf.is_user, request.need[GPU] > 0
+        if like not in self._lent:
+            self._lent[like] = _Lent(take_back_quota(self.session, request, self.pool))
+        return self._lent[like]
+
+
+@dataclass(slots=True)
+class _Protected:
+    """The pods that minimum run times protect, found once for all rules of the stage."""
+
+    session: Session
+    _found: bytearray | None = None
+
+    def of(self, candidates: Candidates) -> bytearray:
+        """As `protected_by`; do not change it."""
+        if self._found is None:
+            self._found = protected_by(self.session, candidates, preempt_minimum_s)
+        return self._found
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -148,19 +178,26 @@ class _PreemptRule(PreemptionRule):
     """Serves workloads of the project with this priority; `is_first`: they precede training."""
 
     entitled: _EntitledWork
+    protected: _Protected
     project: Queue
     priority: int
     is_first: bool
+    _found: list[Eligibility] = field(default_factory=list)
     reason = Reason.PREEMPTED
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """Work of lower priority in the project; training of any priority if `is_first`."""
+        if not self._found:
+            self._found.append(self._find(candidates))
+        return self._found[0]
+
+    def _find(self, candidates: Candidates) -> Eligibility:
         project, priority, is_first = self.project, self.priority, self.is_first
         eligibility = EligibilityBuilder(candidates)
         for victim_queue in candidates.queues:
             is_own = victim_queue.project is project
             eligibility.add(int(is_own), is_mobile=is_own)
-        is_safe = protected_by(self.session, candidates, preempt_minimum_s)
+        is_safe = self.protected.of(candidates)
         if any(candidates.is_first):
             is_safe = bytearray(
                 NOTHING
@@ -183,17 +220,30 @@ class _PreemptRule(PreemptionRule):
         )
 
 
+@dataclass(slots=True, eq=False)
+class _Lent:
+    """What many projects may take from others, found once for all of them."""
+
+    rule: PreemptionRule
+    _found: Eligibility | None = None
+
+    def eligibility(self, candidates: Candidates) -> Eligibility:
+        """As `PreemptionRule.eligibility`."""
+        self._found = self._found or self.rule.eligibility(candidates)
+        return self._found
+
+
 @dataclass(slots=True, frozen=True, eq=False)
 class _PreemptAndReclaimRule(PreemptionRule):
     """Victims of `own`, and besides them those of `lent`, while the project is within its quota."""
 
     own: _PreemptRule
-    lent: PreemptionRule
+    lent: _Lent
 
     @property
     def can_move(self) -> bool:
         """Whether pods may be moved: as in `reclaim`."""
-        return self.lent.can_move
+        return self.lent.rule.can_move
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`: the project's own work goes first."""
@@ -201,11 +251,16 @@ class _PreemptAndReclaimRule(PreemptionRule):
         return own.followed_by(lent, candidates)
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether the project and its department end within their quotas."""
-        amounts = placed_amounts(statement.placements)
+        """Whether the project ends within its quota, and so does each queue above it for which
+        others give; the rest as in `reclaim`."""
+        amounts, leaf = placed_amounts(statement.placements), request.leaf
+        level_of = levels_of(leaf)
+        victims = (statement.candidates.leaves[unit.w] for unit in statement.units.values())
+        top = max((compared(victim, level_of)[1] for victim in victims), default=0)
+        within = leaf.chain[int(leaf.is_user) : max(top, int(leaf.is_user)) + 1]
         return all(
-            queue.has_room(amounts, queue.quota) for queue in _from_project(request.leaf)
-        ) and self.lent.validate(request, statement)
+            queue.has_room(amounts, queue.quota) for queue in within
+        ) and self.lent.rule.validate(request, statement)
 
     def reason_for(self, victim_queue: Queue) -> Reason:
         """As `PreemptionRule.reason_for`."""
@@ -216,9 +271,4 @@ class _PreemptAndReclaimRule(PreemptionRule):
         return self._rule_for(victim_queue).explain(request, victim_queue)
 
     def _rule_for(self, victim_queue: Queue) -> PreemptionRule:
-        return self.own if victim_queue.project is self.own.project else self.lent
-
-
-def _from_project(leaf: Queue) -> Sequence[Queue]:
-    """The project of the leaf and the queues above it."""
-    return leaf.chain[int(leaf.is_user) :]
+        return self.own if victim_queue.project is self.own.project else self.lent.rule

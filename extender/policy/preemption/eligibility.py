@@ -74,17 +74,22 @@ class Eligibility:
         """The pods of both, for one plan: in the first tier those of this one, whose queues have
         no floors, and in the second those that `other` gives up of all other queues."""
         n_floors = len(candidates.has)
+        tiers, path, is_mobile = other.tiers[:], other.path[:], other.is_mobile[:]
+        floors = array("q", [SHUT]) * n_floors + other.floors[n_floors:]
+        own = {q for q, n_tiers in enumerate(self.tiers) if n_tiers}
+        for q in own:
+            tiers[q], is_mobile[q] = self.tiers[q], self.is_mobile[q]
+            floors[3 * q : 3 * q + 3] = array("q", [_NO_FLOOR]) * 3
+            for at in range(other.path_start[q], other.path_start[q + 1]):
+                path[at] = q
         is_safe = other.is_safe[:]
-        for p, w in enumerate(candidates.owner):
-            if self.tiers[candidates.queue[w]]:
+        for w, q in enumerate(candidates.queue):
+            if q in own:
                 is_eligible = candidates.priority[w] < self.below_priority
-                is_safe[p] = self.is_safe[p] if is_eligible else NOTHING
+                for p in candidates.members[w]:
+                    is_safe[p] = self.is_safe[p] if is_eligible else NOTHING
         return replace(
-            other,
-            tiers=bytearray(map(max, self.tiers, other.tiers)),
-            floors=array("q", [SHUT]) * n_floors + other.floors[n_floors:],
-            is_safe=is_safe,
-            is_mobile=bytearray(map(max, self.is_mobile, other.is_mobile)),
+            other, tiers=tiers, path=path, floors=floors, is_safe=is_safe, is_mobile=is_mobile
         )
 
     def most_freed(self, candidates: Candidates) -> Amounts:

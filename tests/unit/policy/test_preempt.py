@@ -1,8 +1,13 @@
 """Preemption at a limit within a project (see run-ai/preempt.yaml for the other rules)."""
 
+import pytest
+
 from extender.api.reasons import Reason
+from extender.policy.actions.reclaim import _ReclaimRule
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import Eligibility
 from tests.support.snapshots import Cluster, counts
 
 
@@ -108,3 +113,25 @@ class TestWithWhatWasLent:
         )
         assert [move.placement.pod.name for move in moving.moves] == ["lent-0"]
         assert counts(still)["lent", "evicted"] == 1
+
+    def test_what_was_lent_is_found_once_for_all_projects(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cluster, found = Cluster(), list[Candidates]()
+        cluster.project("b", quota=0)
+        for at in range(5):
+            cluster.node(f"n{at}", gpus=2)
+            cluster.project(f"a{at}", quota=2)
+            cluster.job(f"low{at}", f"a{at}", on=f"n{at}", ran=60)
+            cluster.job(f"lent{at}", "b", on=f"n{at}", ran=60)
+            cluster.job(f"high{at}", f"a{at}", 2, priority=75)
+        find = _ReclaimRule.eligibility
+
+        def count(rule: _ReclaimRule, candidates: Candidates) -> Eligibility:
+            found.append(candidates)
+            return find(rule, candidates)
+
+        monkeypatch.setattr(_ReclaimRule, "eligibility", count)
+        plan = decide(cluster.snapshot(), Settings(stages=("preempt",)))
+        assert len(plan.evictions) == 10
+        assert len(found) == 1
