@@ -5,16 +5,18 @@ more pods than it needs. Work that it precedes is served after that stage: other
 workload would evict one more pod, or that very work a cycle later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.policy.placement.earliest_start import End
 from extender.policy.placement.take_back import TakeBack
-from extender.policy.queues.min_runtime import preempt_minimum_s
+from extender.policy.queues.common_ancestor import levels_of
+from extender.policy.queues.min_runtime import preempt_minimum_s, reclaim_minimum_s
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.state.model import PodView
+from extender.state.model import PodView, WorkloadView
 
 #: Blocked workloads that are considered per project, in the order in which they are served.
 _MOST_BLOCKED: Final = 4
@@ -76,18 +78,36 @@ class YieldToPreemption:
         return blocked.take_back
 
     def _can_be_served(self, blocked: _Blocked) -> bool:
-        """Whether the workload would fit if all pods that it may evict in its project were gone."""
+        """Whether the workload would fit if all pods that it may evict were gone: those of its
+        project, and beside them, within its quota, those that it could reclaim then."""
         if blocked.can_be_served is None:
-            session, pending = self.session, blocked.pending
-            future, now_s = session.reservations.future, session.snapshot.now_s
-            evicted = [
-                end
-                for end in future.running(self.pool, self._take_back(blocked).could_preempt)
-                if end.leaf is not None
-                and now_s - end.pod.started_at >= preempt_minimum_s(end.leaf)
-            ]
-            with session.reservations.lifted_for(pending, self.pool):
-                blocked.can_be_served = bool(evicted) and future.has_place_without(
-                    pending, self.pool, evicted
+            reservations, pending = self.session.reservations, blocked.pending
+            own = self._running(self._take_back(blocked).could_preempt, preempt_minimum_s)
+            then = reservations.take_back(blocked.leaf, pending, self.pool, own)
+            has_place = reservations.future.has_place_without
+            with reservations.lifted_for(pending, self.pool):
+                blocked.can_be_served = bool(own) and (
+                    has_place(pending, self.pool, own)
+                    or has_place(pending, self.pool, own + self._lent(blocked.leaf, then))
                 )
         return blocked.can_be_served
+
+    def _lent(self, leaf: Queue, then: TakeBack) -> list[End]:
+        level_of = levels_of(leaf)
+        return self._running(
+            lambda queue, other: (
+                then.is_in_quota and other.is_preemptible and then.could_reclaim(queue)
+            ),
+            lambda queue: reclaim_minimum_s(queue, level_of),
+        )
+
+    def _running(
+        self, may_evict: Callable[[Queue, WorkloadView], bool], minimum_s: Callable[[Queue], int]
+    ) -> list[End]:
+        """The pods that the predicate selects and that have run for their queue's minimum."""
+        future, now_s = self.session.reservations.future, self.session.snapshot.now_s
+        return [
+            end
+            for end in future.running(self.pool, may_evict)
+            if end.leaf is not None and now_s - end.pod.started_at >= minimum_s(end.leaf)
+        ]
