@@ -182,16 +182,10 @@ class _PreemptRule(PreemptionRule):
     project: Queue
     priority: int
     is_first: bool
-    _found: list[Eligibility] = field(default_factory=list)
     reason = Reason.PREEMPTED
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """Work of lower priority in the project; training of any priority if `is_first`."""
-        if not self._found:
-            self._found.append(self._find(candidates))
-        return self._found[0]
-
-    def _find(self, candidates: Candidates) -> Eligibility:
         project, priority, is_first = self.project, self.priority, self.is_first
         eligibility = EligibilityBuilder(candidates)
         for victim_queue in candidates.queues:
