@@ -57,7 +57,7 @@ def preempt(preemption: Preemption) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _with_victims(session, pool)
-            stage = _Preempt(session, pool, _EntitledWork(session, pool))
+            stage = _Preempt(session, pool, _EntitledWork(session, pool), _Protected(session))
             PreemptionLoop(preemption, pool, "preempt", stage).serve(here)
 
 
@@ -118,15 +118,12 @@ class _Preempt:
     session: Session
     pool: str
     entitled: _EntitledWork
-    protected: "_Protected" = field(init=False)
+    protected: "_Protected"
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
     _lent: "dict[tuple[object, ...], _Lent]" = field(default_factory=dict)
     _with_lent: "dict[tuple[_PreemptRule, _Lent], _PreemptAndReclaimRule]" = field(
         default_factory=dict
     )
-
-    def __post_init__(self) -> None:
-        self.protected = _Protected(self.session)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The rule for victims inside the project, and the one for victims in others, too, unless

@@ -81,23 +81,30 @@ class YieldToPreemption:
         """Whether the workload would fit if all pods that it may evict were gone: those of its
         project, and beside them, within its quota, those that it could reclaim then."""
         if blocked.can_be_served is None:
-            reservations, pending = self.session.reservations, blocked.pending
             own = self._running(self._take_back(blocked).could_preempt, preempt_minimum_s)
-            then = reservations.take_back(blocked.leaf, pending, self.pool, own)
-            has_place = reservations.future.has_place_without
-            with reservations.lifted_for(pending, self.pool):
-                blocked.can_be_served = bool(own) and (
-                    has_place(pending, self.pool, own)
-                    or has_place(pending, self.pool, own + self._lent(blocked.leaf, then))
-                )
+            blocked.can_be_served = bool(own) and self._has_place_without(blocked, own)
         return blocked.can_be_served
 
-    def _lent(self, leaf: Queue, then: TakeBack) -> list[End]:
-        level_of = levels_of(leaf)
+    def _has_place_without(self, blocked: _Blocked, own: list[End]) -> bool:
+        """Whether it fits without its project's pods `own`, or without those that it could reclaim
+        then as well."""
+        reservations, pending = self.session.reservations, blocked.pending
+        has_place = reservations.future.has_place_without
+        with reservations.lifted_for(pending, self.pool):
+            if has_place(pending, self.pool, own):
+                return True
+            lent = self._lent(blocked, own)
+            return bool(lent) and has_place(pending, self.pool, own + lent)
+
+    def _lent(self, blocked: _Blocked, own: list[End]) -> list[End]:
+        """The pods of other projects that it could reclaim within its quota once `own` are gone."""
+        take_back = self.session.reservations.take_back
+        then = take_back(blocked.leaf, blocked.pending, self.pool, own)
+        if not then.is_in_quota:
+            return []
+        level_of = levels_of(blocked.leaf)
         return self._running(
-            lambda queue, other: (
-                then.is_in_quota and other.is_preemptible and then.could_reclaim(queue)
-            ),
+            lambda queue, other: other.is_preemptible and then.could_reclaim(queue),
             lambda queue: reclaim_minimum_s(queue, level_of),
         )
 

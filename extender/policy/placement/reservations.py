@@ -154,13 +154,14 @@ class Reservations:
         return not self._may_use(kept, pending, pool)
 
     def takes_others_first(self, pending: Pending, pool: str) -> bool:
-        """Whether the workload takes free cards that are not kept before it takes kept ones: the
-        reservation is not for it, and it does not end before the blocked workload starts."""
+        """Whether the workload may take kept cards, but other free ones first: the reservation is
+        not for it, and it does not end before the blocked workload starts."""
         kept = self._kept.get(pool)
         return (
             kept is not None
             and pending.workload.key != kept.key
             and not self._ends_in_time(kept, pending.workload)
+            and self._may_use(kept, pending, pool)
         )
 
     @contextmanager
