@@ -16,6 +16,7 @@ from tests.support.controlplane.handles import apply_kinds, run_kubectl
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
+from tests.support.neighbour import Neighbour
 
 READY_S: Final = 120.0
 
@@ -35,7 +36,7 @@ class Parts:
     is_of_sigs: bool = True
 
 
-class SigsController:
+class SigsController(Neighbour):
     """One controller, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, work: Path, parts: Parts) -> None:
@@ -65,11 +66,6 @@ class SigsController:
         log = os.environ.get(f"BALLAST_{parts.name.upper()}_LOG", plane.logs / f"{parts.name}.log")
         env = os.environ | {"TMPDIR": str(work / parts.name)}
         self._process = Process(parts.name, argv, Path(log), env)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
 
     def install(self) -> None:
         """Apply its CRDs."""

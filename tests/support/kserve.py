@@ -20,6 +20,7 @@ from tests.support.controlplane.handles import apply_kinds, run_kubectl
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
+from tests.support.neighbour import Neighbour
 
 NAMESPACE: Final = "kserve"
 READY_S: Final = 60.0
@@ -70,7 +71,7 @@ def _folder() -> Path:
     return Path(os.environ.get("BALLAST_KSERVE") or "/nonexistent")
 
 
-class KServe:
+class KServe(Neighbour):
     """One program of KServe, without Knative and Istio, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, part: Part, work: Path) -> None:
@@ -93,11 +94,6 @@ class KServe:
         }
         log = Path(os.environ.get("BALLAST_KSERVE_LOG", plane.logs / f"{part.program}.log"))
         self._process = Process("kserve", argv, log, env)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
 
     def install(self) -> None:
         """Apply its CRDs and KServe's configuration."""

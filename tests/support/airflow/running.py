@@ -14,6 +14,7 @@ from typing import Any, Final
 from tests.support.airflow import PROGRAMS
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.process import Process
+from tests.support.neighbour import Neighbour
 
 MIGRATE_TIMEOUT_S: Final = 120.0
 DAY: Final = "2026-01-01"
@@ -35,7 +36,7 @@ with DAG("train", schedule=None, start_date=datetime(2026, 1, 1)):
 """
 
 
-class Airflow:
+class Airflow(Neighbour):
     """One run, with the administrator's rights; `given` are arguments of the operator."""
 
     def __init__(
@@ -61,25 +62,12 @@ class Airflow:
         self._log = Path(os.environ.get("BALLAST_AIRFLOW_LOG", folder / "airflow.log"))
         self._process = self._make("dags", "test", "train", DAY)
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the run goes on."""
-        return self._process.is_alive
-
     def install(self) -> None:
         """Make its database."""
         argv = [str(PROGRAMS.path("airflow")), "db", "migrate"]
         subprocess.run(
             argv, env=self._env, check=True, capture_output=True, timeout=MIGRATE_TIMEOUT_S
         )
-
-    def start(self) -> None:
-        """Start the run; returns at once."""
-        self._process.start()
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
 
     def take_over(self) -> None:
         """Kill it, and run the task of the same DAG run again, as another worker would."""

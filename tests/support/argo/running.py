@@ -8,6 +8,7 @@ from tests.support.argo import PROGRAM, PROGRAMS, definitions
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import apply_kinds
 from tests.support.controlplane.process import Process
+from tests.support.neighbour import Neighbour
 
 READY_S: Final = 60.0
 CONFIG: Final = "workflow-controller-configmap"
@@ -16,7 +17,7 @@ _CONFIGS: Final = "/api/v1/namespaces/default/configmaps"
 STARTED: Final = "Starting Workflow Controller"
 
 
-class Argo:
+class Argo(Neighbour):
     """One controller, with the administrator's rights; its executor does not run in the pods."""
 
     def __init__(self, plane: ControlPlane, **env: str) -> None:
@@ -31,11 +32,6 @@ class Argo:
         log = Path(os.environ.get("BALLAST_ARGO_LOG", plane.logs / f"{PROGRAM}.log"))
         full = os.environ | {"LEADER_ELECTION_DISABLE": "true"} | env
         self._process = Process(PROGRAM, argv, log, full)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
 
     def install(self) -> None:
         """Apply its CRDs and its configuration, without metrics, whose port is fixed."""
@@ -52,10 +48,6 @@ class Argo:
         earlier = self._n_starts()
         self._process.start()
         self._process.wait_until(lambda: self._n_starts() > earlier, READY_S)
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
 
     def _n_starts(self) -> int:
         path = self._process.log_path

@@ -13,12 +13,13 @@ from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 from tests.support.dask import PROGRAMS, definitions
+from tests.support.neighbour import Neighbour
 
 READY_S: Final = 90.0
 SPEC_TIMEOUT_S: Final = 60.0
 
 
-class Dask:
+class Dask(Neighbour):
     """One operator, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -35,11 +36,6 @@ class Dask:
         log = Path(os.environ.get("BALLAST_DASK_LOG", plane.logs / "dask.log"))
         self._process = Process("dask", argv, log, os.environ | {"KUBECONFIG": plane.kubeconfig})
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
-
     def install(self) -> None:
         """Apply its CRDs."""
         apply_kinds(self._plane, definitions())
@@ -48,10 +44,6 @@ class Dask:
         """Start it; returns when it is ready."""
         self._process.start()
         self._process.wait_until(lambda: is_healthy(self._port, "/healthz", is_tls=False), READY_S)
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
 
 
 def cluster(name: str, n_workers: int, resources: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 from tests.support.gatekeeper import PROGRAM, PROGRAMS, manifests
+from tests.support.neighbour import Neighbour
 from tests.support.overlays import Document, of_kind
 
 NAMESPACE: Final = "gatekeeper-system"
@@ -26,7 +27,7 @@ TIMEOUT_S: Final = 10
 _CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-class Gatekeeper:
+class Gatekeeper(Neighbour):
     """One controller manager without the audit, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, work: Path) -> None:
@@ -51,11 +52,6 @@ class Gatekeeper:
         log = Path(os.environ.get("BALLAST_GATEKEEPER_LOG", plane.logs / f"{PROGRAM}.log"))
         env = os.environ | {"POD_NAMESPACE": NAMESPACE, "POD_NAME": PROGRAM}
         self._process = Process(PROGRAM, argv, log, env)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
 
     def install(self) -> None:
         """Apply its CRDs, and make its namespace, its certificate, and a pod that stands for it,

@@ -17,6 +17,7 @@ from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 from tests.support.jupyterhub import PROGRAMS
+from tests.support.neighbour import Neighbour
 
 READY_S: Final = 90.0
 ANSWER_S: Final = 60.0
@@ -48,7 +49,7 @@ class _StandIn(BaseHTTPRequestHandler):
         pass
 
 
-class JupyterHub:
+class JupyterHub(Neighbour):
     """One hub, with the administrator's rights; `spawner` is configuration of KubeSpawner."""
 
     def __init__(self, plane: ControlPlane, namespace: str, folder: Path, **spawner: Any) -> None:
@@ -91,14 +92,6 @@ class JupyterHub:
         self._process = Process(
             "jupyterhub", argv, log, os.environ | {"KUBECONFIG": plane.kubeconfig}
         )
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
-
-    def install(self) -> None:
-        """It needs no kinds."""
 
     def start(self) -> None:
         """Start it; returns when it is ready."""

@@ -11,13 +11,14 @@ from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 from tests.support.kubeflow import MPI, PROGRAMS, TRAINING, manifests
+from tests.support.neighbour import Neighbour
 
 READY_S: Final = 60.0
 #: What the MPI operator logs once it follows MPIJobs.
 STARTED: Final = "Started workers"
 
 
-class Operator:
+class Operator(Neighbour):
     """One operator, with the administrator's rights; its webhooks do not run."""
 
     def __init__(self, plane: ControlPlane, name: str, flags: Sequence[str]) -> None:
@@ -27,11 +28,6 @@ class Operator:
         argv = [str(PROGRAMS.path(name)), *flags]
         path = Path(log) if log else plane.logs / f"{name}.log"
         self._process = Process(name, argv, path, dict(os.environ))
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
 
     def install(self) -> None:
         """Apply its CRDs, without those of an operator that has its own."""
@@ -43,10 +39,6 @@ class Operator:
         """Start it; returns when it is ready."""
         self._process.start()
         self._process.wait_until(self._is_ready(), READY_S)
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
 
     def _is_ready(self) -> Callable[[], bool]:
         raise NotImplementedError

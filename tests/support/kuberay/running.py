@@ -10,11 +10,12 @@ from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 from tests.support.kuberay import PROGRAMS, definitions
+from tests.support.neighbour import Neighbour
 
 READY_S: Final = 60.0
 
 
-class KubeRay:
+class KubeRay(Neighbour):
     """One operator, with the administrator's rights; Ray's dashboard does not run."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -30,11 +31,6 @@ class KubeRay:
         log = Path(os.environ.get("BALLAST_KUBERAY_LOG", plane.logs / "kuberay.log"))
         self._process = Process("kuberay", argv, log, dict(os.environ))
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
-
     def install(self) -> None:
         """Apply its CRDs."""
         apply_kinds(self._plane, definitions())
@@ -45,7 +41,3 @@ class KubeRay:
         self._process.wait_until(
             lambda: is_healthy(self._health_port, "/readyz", is_tls=False), READY_S
         )
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()

@@ -7,6 +7,7 @@ from typing import Final
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.controlplane.process import Process
+from tests.support.neighbour import Neighbour
 from tests.support.spark import PROGRAMS
 
 #: The application: it has a driver, and does nothing.
@@ -19,7 +20,7 @@ time.sleep(3600)
 """
 
 
-class Spark:
+class Spark(Neighbour):
     """One driver, with the administrator's rights; `options` are of `--conf`."""
 
     def __init__(self, plane: ControlPlane, folder: Path, options: dict[str, str]) -> None:
@@ -42,19 +43,3 @@ class Spark:
             argv += ["--conf", f"{key}={value}"]
         log = Path(os.environ.get("BALLAST_SPARK_LOG", plane.logs / "spark.log"))
         self._process = Process("spark", [*argv, str(file)], log, env)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it is running."""
-        return self._process.is_alive
-
-    def install(self) -> None:
-        """It needs no kinds."""
-
-    def start(self) -> None:
-        """Start it; returns at once."""
-        self._process.start()
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
