@@ -27,7 +27,7 @@ PROJECTS = ("team-a", "team-b")
 
 
 class Scene:
-    """Namespaces are named as the projects."""
+    """Namespaces are named as the projects. A wait fails after `done_s` seconds."""
 
     def __init__(self, cluster: Cluster, installation: Installation, client: Client) -> None:
         self.cluster = cluster
@@ -35,6 +35,7 @@ class Scene:
         self.admin = cluster.control_plane.admin
         self.installation = installation
         self.client = client
+        self.done_s = DONE_S
 
     @classmethod
     @asynccontextmanager
@@ -160,7 +161,7 @@ class Scene:
             last = await self.look(project)
             return len(last.bound) == n_pods
 
-        await until(is_met, DONE_S, lambda: f"{n_pods} bound pods of {project}; last {last}")
+        await until(is_met, self.done_s, lambda: f"{n_pods} bound pods of {project}; last {last}")
 
     async def until_told(self, namespace: str, reason: str, pod: str) -> None:
         """Until there is an event with the reason on the pod."""
@@ -172,4 +173,4 @@ class Scene:
         async def holds() -> bool:
             return await asyncio.to_thread(is_met)
 
-        await until(holds, DONE_S, lambda: what)
+        await until(holds, self.done_s, lambda: what)

@@ -26,9 +26,11 @@ from tests.support.airflow.running import Airflow
 
 pytestmark = [
     pytest.mark.skipif(not program.PROGRAMS.has(), reason="no Airflow: make airflow installs it"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 TASK = {"app": "task"}
+#: Airflow computes for about ten seconds before its first request, and again before each retry.
+DONE_S = 300.0
 #: What the operator logs when it finds its pod.
 FOUND = "Found matching pod"
 MakeRun = Callable[..., AbstractAsyncContextManager[Airflow]]
@@ -37,6 +39,7 @@ MakeRun = Callable[..., AbstractAsyncContextManager[Airflow]]
 @pytest.fixture
 async def make_run(scene: Scene, tmp_path: Path) -> MakeRun:
     """A run of a DAG whose task wants a GPU that its project can only borrow."""
+    scene.done_s = DONE_S
     labels = {names.LABEL_PREEMPTIBILITY: names.NON_PREEMPTIBLE}
     scene.submit_job(NAMESPACE, "held", HALF, 1000, labels=labels)
     await until_running(scene, HALF)
@@ -99,7 +102,8 @@ async def test_an_eviction_is_one_try_of_a_task(
         log = await has_ended(scene, run)
         assert "DagRun Finished" in log
         assert "state=success" in log
-        assert "reclaimed for project team-b" in log
+        # When a deferred task is resumed, it asks for no events of a pod that is gone.
+        assert deferrable or "reclaimed for project team-b" in log
 
 
 async def test_a_job_of_airflow_outlives_an_eviction(scene: Scene, make_run: MakeRun) -> None:
