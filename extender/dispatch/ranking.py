@@ -39,7 +39,7 @@ class Heard:
             return f"gave no answer: {self.silence}"
         if found.state == "starts":
             where = "within quota" if found.is_within_quota else "above quota"
-            return f"starts now, {where}, {_price(found) or 'stops nothing'}"
+            return f"starts now, {where}, {_cost(found) or 'stops nothing'}"
         why = ": ".join(filter(None, (found.reason, found.message)))
         if found.state == "waits":
             when = f", not before {found.earliest}" if found.earliest else ""
@@ -67,7 +67,7 @@ def choose(heard: Sequence[Heard], tried: Iterable[str] = ()) -> list[str]:
     return [each.cluster for each in (fresh or able)[:1]]
 
 
-def _price(found: Prospect) -> str:
+def _cost(found: Prospect) -> str:
     """How many pods are evicted and moved for it; empty if none."""
     counted = (("stops", found.stops), ("moves", found.moves))
     return " and ".join(f"{verb} {n} pod{'' if n == 1 else 's'}" for verb, n in counted if n)

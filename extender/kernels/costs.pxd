@@ -24,7 +24,7 @@ cdef struct Cost:
     long long lost, moved, age
 
 
-cdef struct Price:
+cdef struct PackedCost:
     long long high, moved, low
 
 
@@ -65,12 +65,12 @@ cdef inline long long low_of(const Cost* cost) noexcept nogil:
     )
 
 
-cdef inline Price price_of(const Cost* cost) noexcept nogil:
-    """All three integers."""
-    return Price(high_of(cost), moved_of(cost), low_of(cost))
+cdef inline PackedCost packed(const Cost* cost) noexcept nogil:
+    """The cost as three integers."""
+    return PackedCost(high_of(cost), moved_of(cost), low_of(cost))
 
 
-cdef inline bint is_cheaper(const Price* one, const Price* other) noexcept nogil:
+cdef inline bint is_cheaper(const PackedCost* one, const PackedCost* other) noexcept nogil:
     """Whether `one` is the cheaper."""
     if one.high != other.high:
         return one.high < other.high
@@ -81,7 +81,7 @@ cdef inline bint is_cheaper(const Price* one, const Price* other) noexcept nogil
 
 cdef inline bint is_less(const Cost* one, const Cost* other) noexcept nogil:
     """Whether `one` is the cheaper."""
-    cdef Price mine = price_of(one), its = price_of(other)
+    cdef PackedCost mine = packed(one), its = packed(other)
     return is_cheaper(&mine, &its)
 
 

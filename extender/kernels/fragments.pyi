@@ -29,5 +29,5 @@ def score_nodes(
     nodes: Nodes, fragments: Fragments, demand: Need, candidates: array[int], scores: Scores
 ) -> None: ...
 def best_of(
-    scores: Scores, candidates: array[int], model_ix: array[int], price: array[int]
+    scores: Scores, candidates: array[int], model_ix: array[int], cost: array[int]
 ) -> int: ...

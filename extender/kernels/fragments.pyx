@@ -89,10 +89,10 @@ def score_nodes(nodes, fragments, demand, const int[::1] candidates, scores):
         rate_nodes(nodes, demand, candidates, scores, rate, &by)
 
 
-def best_of(scores, const int[::1] candidates, const int[::1] model_ix, const int[::1] price):
-    """The candidate with the highest score less the price of its card model, or -1 if none fits.
+def best_of(scores, const int[::1] candidates, const int[::1] model_ix, const int[::1] cost):
+    """The candidate with the highest score less the cost of its card model, or -1 if none fits.
 
-    `model_ix` is int32[n] as in Fragments, `price` int32[64] in points of the score. Among equals
+    `model_ix` is int32[n] as in Fragments, `cost` int32[64] in points of the score. Among equals
     the first candidate wins.
     """
     cdef const int[::1] score = scores.score
@@ -102,7 +102,7 @@ def best_of(scores, const int[::1] candidates, const int[::1] model_ix, const in
     with nogil:
         for at in range(candidates.shape[0]):
             ix = candidates[at]
-            value = <long long>score[ix] - price[model_ix[ix]]
+            value = <long long>score[ix] - cost[model_ix[ix]]
             if score[ix] >= 0 and (best < 0 or value > best_value):
                 best_value = value
                 best = ix

@@ -41,11 +41,11 @@ def best_of(
     scores: "Scores",
     candidates: "array[int]",
     model_ix: "array[int]",
-    price: "array[int]",
+    cost: "array[int]",
 ) -> int:
     """As `fragments.best_of`."""
     fitting = [ix for ix in candidates if scores.score[ix] >= 0]
-    return max(fitting, key=lambda ix: scores.score[ix] - price[model_ix[ix]], default=-1)
+    return max(fitting, key=lambda ix: scores.score[ix] - cost[model_ix[ix]], default=-1)
 
 
 Rating = Callable[[int, Sequence[int]], int]

@@ -18,7 +18,7 @@ WHOLE_WORKLOAD: Final = 2
 #: Stands for all resources of a node besides its cards.
 HOST: Final = -1
 
-Price = tuple[int, int, int]
+Cost = tuple[int, int, int]
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,7 +49,7 @@ class Unit:
     turn: int
 
 
-def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1) -> Price:
+def cost_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1) -> Cost:
     """The cost of evicting the units together, packed as in `costs.pxd`; lost work is divided by
     the number of freed cards. `n_pods` replaces their number of pods."""
 
@@ -95,14 +95,14 @@ class NodeVictims:
         self.nodes, self.node_ixs, self.pods, self.eligibility = nodes, node_ixs, pods, eligibility
         self.demand, self.counted_need = demand, counted_need
         self.counted_free, self.counted_held = counted_free, counted_held
-        self._prices: list[Price] = [(0, 0, 0)] * len(node_ixs)
+        self._costs: list[Cost] = [(0, 0, 0)] * len(node_ixs)
 
     def update(self, nodes: "array[int]") -> None:
         """As `NodeVictims.update`."""
         for at, ix in enumerate(self.node_ixs):
             if ix in nodes:
                 units = self.victims_on(ix)
-                self._prices[at] = (IMPOSSIBLE, 0, 0) if units is None else price_of(units)
+                self._costs[at] = (IMPOSSIBLE, 0, 0) if units is None else cost_of(units)
 
     def choose(self, ix: int, out: "array[int]") -> int:
         """As `NodeVictims.choose`."""
@@ -112,17 +112,17 @@ class NodeVictims:
         out[: len(chosen)] = array("i", chosen)
         return -1 if units is None else len(chosen)
 
-    def price(self, at: int) -> Price:
-        """As `NodeVictims.price`."""
-        return self._prices[at]
+    def cost(self, at: int) -> Cost:
+        """As `NodeVictims.cost`."""
+        return self._costs[at]
 
     def exclude(self, at: int) -> None:
         """As `NodeVictims.exclude`."""
-        self._prices[at] = IMPOSSIBLE, 0, 0
+        self._costs[at] = IMPOSSIBLE, 0, 0
 
     def cheapest(self) -> int:
         """As `NodeVictims.cheapest`."""
-        possible = [(p, at) for at, p in enumerate(self._prices) if p[0] != IMPOSSIBLE]
+        possible = [(p, at) for at, p in enumerate(self._costs) if p[0] != IMPOSSIBLE]
         return min(possible)[1] if possible else -1
 
     def capacity(self, most: int) -> int:
@@ -144,7 +144,7 @@ class NodeVictims:
             return units
         by_size = self._cleared(ix, is_by_size=True)
         return min(
-            (each for each in (units, by_size) if each is not None), key=price_of, default=None
+            (each for each in (units, by_size) if each is not None), key=cost_of, default=None
         )
 
     def _cleared(self, ix: int, *, is_by_size: bool) -> list[Unit] | None:
@@ -170,8 +170,8 @@ class NodeVictims:
                 continue
             more = self._needed(ix, units, before, card)[len(before) :]
             n_cards = self._n_free(ix, [*before, *more]) - self._n_free(ix, before)
-            price = price_of(more, n_cards=max(1, n_cards))
-            options.append((-n_cards * is_by_size, price, card, [*before, *more]))
+            cost = cost_of(more, n_cards=max(1, n_cards))
+            options.append((-n_cards * is_by_size, cost, card, [*before, *more]))
         return min(options, key=lambda option: option[:3])[3] if options else None
 
     def _with_cheapest(
@@ -187,7 +187,7 @@ class NodeVictims:
             unit = self._unit(ix, p, before) if part else None
             if unit is not None:
                 size = part if card == HOST else self.pods.amounts[3 * p]
-                options.append((-size * is_by_size, price_of([unit], n_pods=1), p, unit))
+                options.append((-size * is_by_size, cost_of([unit], n_pods=1), p, unit))
         return [*before, min(options)[3]] if options else None
 
     def _lack(self, ix: int, card: int, left: Left) -> dict[str, int]:
@@ -224,7 +224,7 @@ class NodeVictims:
             ]
             if not untested:
                 return self._appraised_again(ix, units, before)
-            dearest = max(untested, key=lambda unit: price_of([unit], n_pods=1))
+            dearest = max(untested, key=lambda unit: cost_of([unit], n_pods=1))
             tested.append(dearest)
             rest = [unit for unit in units if unit is not dearest]
             is_enough = self._takes(ix, self._left(ix, pods_of(rest)))

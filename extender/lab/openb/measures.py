@@ -7,7 +7,7 @@
 2. Arrivals: a node need not take the next pod, but one that suits it. So its fragmentation is the
    minimum `left` of the next four pods, in expectation over all draws of four typical pods.
 3. Scarce card models: a model costs ten points times its pressure, which is the typical demand per
-   free GPU that may serve it, relative to the cluster's mean (`price_models`).
+   free GPU that may serve it, relative to the cluster's mean (`cost_of_models`).
 
 A point is 40 milli, as elsewhere. Memory is not part of the measure; it only has to fit.
 
@@ -75,17 +75,17 @@ def frag_measure(pods: Sequence[TypicalPod]) -> Typical:
     return measure_of(weighed, draws=_DRAWS, is_deep=True, chance=chance, steps=steps)
 
 
-def price_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "array[int]":
-    """The price of a card of each model in points (int32[64]), by the free milli of each model.
+def cost_of_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "array[int]":
+    """The cost of a card of each model in points (int32[64]), by the free milli of each model.
 
     The pressure on a model is the sum, over the typical pods that may use it, of their requested
-    GPUs divided by the free GPUs that they may use; the price is ten times its ratio to the whole
+    GPUs divided by the free GPUs that they may use; the cost is ten times its ratio to the whole
     cluster's pressure. If no pod names models, all models cost the same.
     """
     demand: dict[int, int] = {}
     for pod in pods:
         demand[pod.models] = demand.get(pod.models, 0) + pod.weight * pod.devices * pod.milli
-    price = array("i", [0]) * MOST_MODELS
+    cost = array("i", [0]) * MOST_MODELS
     asked, free = sum(demand.values()), sum(free_milli.values())
     pressure = dict.fromkeys(free_milli, 0)
     for models, milli in demand.items():
@@ -95,8 +95,8 @@ def price_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "
             pressure[model] += milli * _PRECISION // room
     for model, pressed in pressure.items() if asked else ():
         scaled = _POINTS_PER_MEAN_PRESSURE * pressed * free // asked
-        price[model] = min((scaled + _PRECISION // 2) // _PRECISION, 1 << 30)
-    return price
+        cost[model] = min((scaled + _PRECISION // 2) // _PRECISION, 1 << 30)
+    return cost
 
 
 def _scale(pods: Sequence[TypicalPod]) -> list[TypicalPod]:

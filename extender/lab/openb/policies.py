@@ -21,9 +21,9 @@ from extender.kernels import fragments, nodes
 from extender.kernels.typical import MOST_MODELS, Fragments, Scores
 from extender.lab.kernels import baselines, published
 from extender.lab.openb.data import OpenbCluster, OpenbTrace, PodKind
-from extender.lab.openb.measures import frag_measure, price_models, published_measure
+from extender.lab.openb.measures import cost_of_models, frag_measure, published_measure
 
-_NO_PRICE: Final = array("i", [0]) * MOST_MODELS
+_NO_COST: Final = array("i", [0]) * MOST_MODELS
 _BINPACK: Final = 0
 
 
@@ -127,15 +127,15 @@ class ScoringPolicy(Policy):
     def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
         """Update the scores of the `stale` nodes."""
 
-    def price(self, shape: PodKind) -> "array[int]":
-        """The price in points of each card model for a pod of `shape`: int32[64]."""
-        return _NO_PRICE
+    def cost(self, shape: PodKind) -> "array[int]":
+        """The cost in points of each card model for a pod of `shape`: int32[64]."""
+        return _NO_COST
 
     def choose(self, shape: PodKind) -> int:
-        """The node with the highest score minus its price, the first of equals."""
+        """The node with the highest score minus its cost, the first of equals."""
         everyone = self.allowed(shape.models)
         scores = self._scores_of(shape, everyone)
-        return fragments.best_of(scores, everyone, self.model_ix, self.price(shape))
+        return fragments.best_of(scores, everyone, self.model_ix, self.cost(shape))
 
     def note(self, ix: int, shape: PodKind) -> None:
         """Remember that the scores of node `ix` are stale."""
@@ -225,11 +225,11 @@ class FragPolicy(_Measuring):
         """By the decrease of fragmentation."""
         fragments.score_nodes(self.nodes, self._fragments, demand, stale, scores)
 
-    def price(self, shape: PodKind) -> "array[int]":
+    def cost(self, shape: PodKind) -> "array[int]":
         """Scarce card models are expensive; pods without GPUs pay nothing."""
         if not shape.demand.wants_gpu:
-            return _NO_PRICE
-        return price_models(self._typical, self._free_milli)
+            return _NO_COST
+        return cost_of_models(self._typical, self._free_milli)
 
     def note(self, ix: int, shape: PodKind) -> None:
         """Also update the free GPUs of the node's model."""

@@ -74,9 +74,9 @@ class NodeCosts:
         if at >= 0:
             if self.demand.counted:
                 self._count(self.node_ixs[at])
-            ix, known = self.node_ixs[at], self._victims.price(at)
+            ix, known = self.node_ixs[at], self._victims.cost(at)
             n = self._victims.choose(ix, self._chosen)
-            if self._victims.price(at) == known:
+            if self._victims.cost(at) == known:
                 self._confirmed = ix, n
             else:
                 # A queue can give up no more work, which changes costs on all nodes.
@@ -88,17 +88,17 @@ class NodeCosts:
 
     def cost(self, at: int) -> Cost:
         """The cost at a position."""
-        return self._victims.price(at)
+        return self._victims.cost(at)
 
     def lowest(self, n: int) -> list[Cost]:
         """The n lowest costs; repeated if there are fewer nodes."""
-        costs = sorted(map(self._victims.price, range(len(self.node_ixs))))[:n]
+        costs = sorted(map(self._victims.cost, range(len(self.node_ixs))))[:n]
         return [costs[at % len(costs)] for at in range(n)] if costs else []
 
     def cheapest_nodes(self, n: int) -> frozenset[int]:
         """The n nodes (by ix) with the lowest known costs, if room can be made there; O(nodes)."""
-        prices = ((self._victims.price(at), ix) for at, ix in enumerate(self.node_ixs))
-        possible = (each for each in prices if each[0][0] < IMPOSSIBLE)
+        costs = ((self._victims.cost(at), ix) for at, ix in enumerate(self.node_ixs))
+        possible = (each for each in costs if each[0][0] < IMPOSSIBLE)
         return frozenset(ix for _, ix in nsmallest(n, possible))
 
     def exclude(self, at: int) -> None:

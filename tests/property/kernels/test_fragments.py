@@ -52,14 +52,14 @@ def test_fragment_kernels_agree_with_their_twins(
     n = len(table)
     models = array("i", data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
     candidates = array("i", data.draw(st.permutations(range(n))))
-    price = array("i", [3, data.draw(st.integers(0, 9))]) + array("i", [0]) * (MOST_MODELS - 2)
+    cost = array("i", [3, data.draw(st.integers(0, 9))]) + array("i", [0]) * (MOST_MODELS - 2)
     typical = frag_measure(pods) if is_frag else fgd_measure(pods)
     answers = []
     for kernel in (fragments, fragments_twin):
         known, scores = Fragments(typical, models), Scores.of(n)
         kernel.measure_nodes(table, known, candidates)
         kernel.score_nodes(table, known, demand, candidates, scores)
-        best = kernel.best_of(scores, candidates, models, price)
+        best = kernel.best_of(scores, candidates, models, cost)
         answers.append((known.waste, scores.score, scores.card, best))
     assert answers[0] == answers[1]
 

@@ -133,7 +133,7 @@ def test_the_victims_on_a_node_are_those_of_the_twin(case: Case) -> None:
 
 @RUN
 @given(cases(), st.integers(0, 9), st.data())
-def test_prices_agree_with_the_twin_while_nodes_change(
+def test_costs_agree_with_the_twin_while_nodes_change(
     case: Case, most: int, data: st.DataObject
 ) -> None:
     node_ixs = array("i", data.draw(st.permutations(range(len(case.places)))))
@@ -165,8 +165,8 @@ def both(case: Case, node_ixs: "array[int]") -> list[Kernel]:
 
 
 def assert_alike(kernels: list[Kernel], n: int, most: int) -> None:
-    """The same prices, the same cheapest node, the same capacity."""
+    """The same costs, the same cheapest node, the same capacity."""
     for at in range(n):
-        assert kernels[0].price(at) == kernels[1].price(at)
+        assert kernels[0].cost(at) == kernels[1].cost(at)
     assert kernels[0].cheapest() == kernels[1].cheapest()
     assert kernels[0].capacity(most) == kernels[1].capacity(most)

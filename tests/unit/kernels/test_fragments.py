@@ -168,19 +168,19 @@ def test_frag_point_is_worth_forty_milli(kernel: ModuleType) -> None:
     assert [value - no_change for value in scores.score] == [10, -15, 10]
 
 
-def test_best_of_takes_the_first_of_equals_and_subtracts_the_price(kernel: ModuleType) -> None:
+def test_best_of_takes_the_first_of_equals_and_subtracts_the_cost(kernel: ModuleType) -> None:
     scores = Scores(array("i", [5, 7, 7, -1]), array("i", [-1] * 4))
-    models, price = array("i", [0, 1, 1, 2]), FREE[:]
-    assert kernel.best_of(scores, array("i", [0, 2, 1, 3]), models, price) == 2
-    price[1] = 2
-    assert kernel.best_of(scores, array("i", [0, 2, 1, 3]), models, price) == 0
-    price[1] = 3
-    assert kernel.best_of(scores, array("i", [3, 1, 0]), models, price) == 0
+    models, cost = array("i", [0, 1, 1, 2]), FREE[:]
+    assert kernel.best_of(scores, array("i", [0, 2, 1, 3]), models, cost) == 2
+    cost[1] = 2
+    assert kernel.best_of(scores, array("i", [0, 2, 1, 3]), models, cost) == 0
+    cost[1] = 3
+    assert kernel.best_of(scores, array("i", [3, 1, 0]), models, cost) == 0
 
 
 def test_best_of_is_none_where_nothing_fits_even_if_all_is_dear(kernel: ModuleType) -> None:
     scores = Scores(array("i", [-1, 3]), array("i", [-1, -1]))
-    models, price = array("i", [0, 0]), array("i", [100]) * MOST_MODELS
-    assert kernel.best_of(scores, array("i", [0]), models, price) == -1
-    assert kernel.best_of(scores, array("i", []), models, price) == -1
-    assert kernel.best_of(scores, array("i", [0, 1]), models, price) == 1
+    models, cost = array("i", [0, 0]), array("i", [100]) * MOST_MODELS
+    assert kernel.best_of(scores, array("i", [0]), models, cost) == -1
+    assert kernel.best_of(scores, array("i", []), models, cost) == -1
+    assert kernel.best_of(scores, array("i", [0, 1]), models, cost) == 1

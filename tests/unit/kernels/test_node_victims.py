@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize(
 
 
 def room_in(kernel: ModuleType, case: Case, *node_ixs: int) -> "node_victims.NodeVictims":
-    """With the prices of all nodes."""
+    """With the costs of all nodes."""
     nodes = array("i", node_ixs or range(len(case.places)))
     found: node_victims.NodeVictims = kernel.NodeVictims(
         case.table, nodes, case.candidates, case.eligibility, case.demand, *case.extras
@@ -33,8 +33,8 @@ def chosen(kernel: ModuleType, case: Case, ix: int = 0) -> set[int] | None:
 
 
 def high(kernel: ModuleType, case: Case) -> int:
-    """The first integer of the price of node 0."""
-    return room_in(kernel, case).price(0)[0]
+    """The first integer of the cost of node 0."""
+    return room_in(kernel, case).cost(0)[0]
 
 
 def node_of(*pods: Pod, n_cards: int = 4, **rest: object) -> Case:
@@ -177,7 +177,7 @@ def test_protected_and_more_important_pods_stay(kernel: ModuleType) -> None:
 def test_moving_loses_the_whole_workload_once(kernel: ModuleType) -> None:
     pods = [Pod(may_move=True, lost=2), Pod(may_move=True, lost=2)]
     case = one_of(*pods, n=2, moves=(True,), givers=[Giver(is_mobile=True)])
-    assert room_in(kernel, case).price(0)[:2] == (0, 4)
+    assert room_in(kernel, case).cost(0)[:2] == (0, 4)
 
 
 def test_a_pod_that_may_not_move_is_evicted(kernel: ModuleType) -> None:
@@ -270,17 +270,17 @@ def test_the_cheapest_node_is_found_the_first_of_equals(kernel: ModuleType) -> N
 def test_room_that_is_there_costs_nothing(kernel: ModuleType) -> None:
     case = Case([Place([0]), Place([1000])], [Pod(cards=(0,))])
     room = room_in(kernel, case)
-    assert room.price(1) == (0, 0, 0) < room.price(0)
+    assert room.cost(1) == (0, 0, 0) < room.cost(0)
     assert room.cheapest() == 1
 
 
 def test_nodes_on_which_nothing_helps_are_never_the_cheapest(kernel: ModuleType) -> None:
     room = room_in(kernel, Case([Place([0]), Place([])], [Pod(cards=(0,), is_here=False)]))
-    assert room.price(0)[0] == kernel.IMPOSSIBLE
+    assert room.cost(0)[0] == kernel.IMPOSSIBLE
     assert room.cheapest() == -1
 
 
-def test_a_price_holds_until_it_is_worked_out_again(kernel: ModuleType) -> None:
+def test_a_cost_holds_until_it_is_worked_out_again(kernel: ModuleType) -> None:
     case = three_nodes(5, 2, 3)
     room = room_in(kernel, case)
     case.candidates.is_here[1] = 0
@@ -302,7 +302,7 @@ def test_the_cheapest_is_known_after_any_change(kernel: ModuleType) -> None:
     assert room.cheapest() == 3
 
 
-def test_choosing_brings_the_price_up_to_date(kernel: ModuleType) -> None:
+def test_choosing_brings_the_cost_up_to_date(kernel: ModuleType) -> None:
     case = three_nodes(5, 2, 3)
     room, out = room_in(kernel, case), array("i", [9, 9])
     assert room.choose(1, out) == 1
@@ -312,7 +312,7 @@ def test_choosing_brings_the_price_up_to_date(kernel: ModuleType) -> None:
     assert room.cheapest() == 2
 
 
-def test_an_excluded_node_comes_back_with_its_next_price(kernel: ModuleType) -> None:
+def test_an_excluded_node_comes_back_with_its_next_cost(kernel: ModuleType) -> None:
     room = room_in(kernel, three_nodes(5, 2, 3))
     room.exclude(1)
     assert room.cheapest() == 2
@@ -332,8 +332,8 @@ def test_capacity_counts_all_that_could_leave_up_to_what_was_asked(kernel: Modul
 
 def test_choosing_leaves_nothing_behind(kernel: ModuleType) -> None:
     room, out = room_in(kernel, three_nodes(1, 1, 1)), array("i", [9, 9])
-    before = [room.price(at) for at in range(3)]
+    before = [room.cost(at) for at in range(3)]
     assert room.choose(2, out) == 1
     assert out[0] == 2
     room.update(array("i", range(3)))
-    assert [room.price(at) for at in range(3)] == before
+    assert [room.cost(at) for at in range(3)] == before

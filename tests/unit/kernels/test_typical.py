@@ -1,9 +1,9 @@
-"""The tables of typical pods, and the prices of card models."""
+"""The tables of typical pods, and the costs of card models."""
 
 import pytest
 
 from extender.kernels.typical import TypicalPod, fgd_measure
-from extender.lab.openb.measures import frag_measure, price_models
+from extender.lab.openb.measures import cost_of_models, frag_measure
 
 T4, G2 = 0b01, 0b10
 
@@ -39,17 +39,17 @@ def test_typical_pod_with_cards_but_no_share_of_them_is_refused() -> None:
 
 
 def test_models_cost_the_same_where_no_pod_names_models() -> None:
-    price = price_models([TypicalPod(0, 1, 500, 9)], {0: 1000, 1: 9000})
-    assert list(price[:3]) == [10, 10, 0]
+    cost = cost_of_models([TypicalPod(0, 1, 500, 9)], {0: 1000, 1: 9000})
+    assert list(cost[:3]) == [10, 10, 0]
 
 
 def test_model_that_half_of_the_demand_names_is_dear() -> None:
     pods = [TypicalPod(0, 1, 1000, 1, T4), TypicalPod(0, 1, 1000, 1, T4 | G2)]
     # T4 has a fifth of the free GPU: (1/2 / 1/5 + 1/2) of the mean pressure; G2 has 1/2 of it.
-    assert list(price_models(pods, {0: 2000, 1: 8000})[:2]) == [30, 5]
+    assert list(cost_of_models(pods, {0: 2000, 1: 8000})[:2]) == [30, 5]
 
 
 def test_models_without_free_gpu_and_demand_without_gpu_cost_nothing_special() -> None:
     pods = [TypicalPod(0, 1, 1000, 1, T4), TypicalPod(0, 1, 1000, 1)]
-    assert list(price_models(pods, {0: 0, 1: 8000})[:2]) == [5, 5]
-    assert list(price_models([TypicalPod(500, 0, 0)], {0: 1000})[:1]) == [0]
+    assert list(cost_of_models(pods, {0: 0, 1: 8000})[:2]) == [5, 5]
+    assert list(cost_of_models([TypicalPod(500, 0, 0)], {0: 1000})[:1]) == [0]
