@@ -113,24 +113,16 @@ void account_forget_all(void)
     n_entries = n_filled = 0;
 }
 
-static bool reserve(int card, uint64_t bytes)
+bool account_take(int card, uint64_t bytes)
 {
+    if (card < 0)
+        return true;
     client_lock();
     bool fits = table_reserve(client.table, client.slot, card, bytes);
     if (fits)
         client.charged[card] += bytes;
     client_unlock();
     return fits;
-}
-
-bool account_take(int card, uint64_t bytes)
-{
-    if (card < 0)
-        return true;
-    if (reserve(card, bytes))
-        return true;
-    pools_settle();
-    return reserve(card, bytes);
 }
 
 bool account_has(enum account_kind kind, uint64_t key, int *card)
@@ -200,17 +192,6 @@ bool account_drop(enum account_kind kind, uint64_t key, uint64_t number, struct 
     }
     client_unlock();
     return entry != NULL;
-}
-
-void account_free(uint64_t at, uint64_t number)
-{
-    struct account_item gone;
-    if (!account_drop(ACCOUNT_BLOCK, at, number, &gone))
-        return;
-    if (gone.link)
-        pool_settle(gone.link);
-    else
-        account_give(gone.card, gone.bytes);
 }
 
 void account_drop_pool(uint64_t pool, uint64_t number)

@@ -27,10 +27,6 @@ void account_forget_all(void);
 bool account_take(int card, uint64_t bytes);
 void account_give(int card, uint64_t bytes);
 
-/* Charge every pool, or one, with its current size. All are before a request is refused. */
-void pools_settle(void);
-void pool_settle(uint64_t pool);
-
 /* Whether there is an entry, and its card. */
 bool account_has(enum account_kind kind, uint64_t key, int *card);
 
@@ -45,19 +41,6 @@ void account_keep(enum account_kind kind, uint64_t key, struct account_item item
  * reads the entry's number before the call, and drops the entry of that number afterwards. 0: none. */
 uint64_t account_number(enum account_kind kind, uint64_t key);
 bool account_drop(enum account_kind kind, uint64_t key, uint64_t number, struct account_item *gone);
-
-/* A call of the driver that frees a block. */
-#define FREE(at, call)                                                    \
-    do {                                                                  \
-        uint64_t number = account_number(ACCOUNT_BLOCK, at);              \
-        int status = (call);                                              \
-        if (!status)                                                      \
-            account_free(at, number);                                     \
-        return status;                                                    \
-    } while (0)
-
-/* Drop a block and give it back, or settle its pool. */
-void account_free(uint64_t at, uint64_t number);
 
 /* Drop a pool that was destroyed: its blocks are charged one by one until they are freed. */
 void account_drop_pool(uint64_t pool, uint64_t number);

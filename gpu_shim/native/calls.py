@@ -32,7 +32,7 @@ class Held(StrEnum):
 _DEFINITION: Final = re.compile(r"^#define (\w+)\([^)]*\)((?:.*\\\n)*.*)", re.MULTILINE)
 _HOOK: Final = re.compile(r"^((?:HOOK|LAUNCH|COPY|FILL)\w*)\((\w+)[,)]", re.MULTILINE)
 _DOES: Final = {
-    Held.REFUSED: re.compile(r"\b(?:account_take|TAKE|TAKE_FROM|\w*fits|CUDA_NOT_SUPPORTED)\b"),
+    Held.REFUSED: re.compile(r"\b(?:pools_take|TAKE|TAKE_FROM|\w*fits|CUDA_NOT_SUPPORTED)\b"),
     Held.CHARGED: re.compile(r"\b(?:made|pools_settle_graphs)\b"),
     Held.GATED: re.compile(r"\b(?:GATED|gate_enter)\b"),
 }

@@ -29,6 +29,8 @@
 #define MS UINT64_C(1000000)
 #define SILENCE (1000 * MS)
 #define RETRY (100 * MS)
+/* If the arbiter does not state the length of a plan. */
+#define USUAL_PLAN (5000 * MS)
 
 struct client client;
 
@@ -52,6 +54,12 @@ uint64_t client_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t client_longest_hold_ns(void)
+{
+    struct ballast_grants *grants = atomic_load(&client.grants);
+    return grants && grants->plan_ns ? grants->plan_ns : USUAL_PLAN;
 }
 
 void client_lock(void) { pthread_mutex_lock(&lock); }

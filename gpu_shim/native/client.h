@@ -45,6 +45,9 @@ void client_count_unknown(void);
 
 uint64_t client_now_ns(void);
 
+/* How long a launching thread waits at most for its program's queue: one plan. */
+uint64_t client_longest_hold_ns(void);
+
 /* Wait until the change count of the grants is no longer `seen`, at most `at_most_ns`; `kind` is
  * BALLAST_HELPER or BALLAST_IN_TURN. */
 void client_wait(const struct ballast_grants *grants, uint32_t kind, uint32_t seen,

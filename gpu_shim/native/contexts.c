@@ -2,13 +2,12 @@
  * them. */
 #include "account.h"
 #include "client.h"
+#include "drain.h"
 #include "driver.h"
 #include "gate.h"
 #include "names.h"
 
 #include <stdatomic.h>
-
-#define MAX_DEVICES 64
 
 static _Atomic(void *) primaries[MAX_DEVICES];
 

@@ -4,11 +4,11 @@
  * A copy below LARGE ends before a gate would matter. Fill values are passed on in a register,
  * whatever their width.
  */
-#include "client.h"
 #include "driver.h"
 #include "gate.h"
 #include "names.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

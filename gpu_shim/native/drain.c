@@ -8,17 +8,15 @@
  * plan at most.
  */
 #define _GNU_SOURCE
+#include "drain.h"
 #include "client.h"
 #include "driver.h"
-#include "gate.h"
 #include "names.h"
+#include "pace.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-#define RELAXED 2
-#define BLOCKING_WITHOUT_TIME 3
-#define NOT_READY 600
 #define MAX_CONTEXTS 32
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -42,7 +40,7 @@ void drain_begin_capture(void)
     pthread_mutex_lock(&lock);
     n_captures++;
     pthread_mutex_unlock(&lock);
-    while (is_waiting && client_now_ns() - began < gate_longest_hold_ns())
+    while (is_waiting && client_now_ns() - began < client_longest_hold_ns())
         usleep(50);
 }
 

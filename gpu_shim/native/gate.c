@@ -7,17 +7,17 @@
  */
 #define _GNU_SOURCE
 #include "gate.h"
-#include "account.h"
 #include "client.h"
+#include "drain.h"
 #include "driver.h"
 #include "names.h"
+#include "pace.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
-#define MAX_DEVICES 64
 /* Idle: two checks without a launch, and then two, a millisecond apart, with nothing left to
  * run. One would not suffice: a program that waits for its kernels launches the next a moment
  * later. */
@@ -27,8 +27,6 @@
 #define SHORTEST_PAUSE (10 * UINT64_C(1000))
 /* A thread that has passed the gate enters the driver at once, unless it was stopped in between. */
 #define LONGEST_ENTRY (5000 * MS)
-/* If the arbiter does not state the length of a plan. */
-#define USUAL_PLAN (5000 * MS)
 
 static struct gate {
     _Atomic uint32_t n_inside, n_waiting;
@@ -143,12 +141,6 @@ static bool is_contended(int card)
     return atomic_load_explicit(&grants->cards[card].state, memory_order_relaxed) != BALLAST_OPEN;
 }
 
-uint64_t gate_longest_hold_ns(void)
-{
-    struct ballast_grants *grants = atomic_load(&client.grants);
-    return grants && grants->plan_ns ? grants->plan_ns : USUAL_PLAN;
-}
-
 int gate_enter(void *stream, const void *what)
 {
     struct ballast_grants *grants = atomic_load_explicit(&client.grants, memory_order_acquire);
@@ -158,7 +150,7 @@ int gate_enter(void *stream, const void *what)
     if (card < 0)
         return -1;
     if (is_contended(card))
-        pace_before(card, what);
+        pace_before(card, what, drain_is_capturing());
     struct gate *gate = &gates[card];
     atomic_fetch_add(&gate->n_inside, 1);
     while (!is_open(grants, card) && !client_is_orphan(grants, client_now_ns())) {
@@ -181,7 +173,7 @@ void gate_leave(int card, void *stream, const void *what)
         return;
     /* Marked before it counts as handed over, so that the helper thread sees the mark. */
     if (is_contended(card))
-        pace_after(card, stream, what);
+        pace_after(card, stream, what, drain_is_capturing());
     atomic_fetch_sub(&gates[card].n_inside, 1);
 }
 
@@ -252,7 +244,7 @@ static uint64_t serve(struct gate *gate, int card, struct ballast_grants *grants
     return pause > tick && (gate->is_wanting || state != BALLAST_CLOSED) ? tick : pause;
 }
 
-static uint64_t service(void)
+uint64_t gate_service(void)
 {
     struct ballast_grants *grants = atomic_load(&client.grants);
     uint64_t pause = 100 * MS;
@@ -265,7 +257,7 @@ static uint64_t service(void)
     return pause;
 }
 
-static void forget(void)
+void gate_forget(void)
 {
     for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
         gates[card].is_wanting = false;
@@ -274,18 +266,9 @@ static void forget(void)
     }
 }
 
-/* In a forked child, which has none of our contexts and no helper thread yet. */
-static void start_anew(void)
+void gate_forget_all(void)
 {
-    forget();
+    gate_forget();
     for (int card = 0; card < BALLAST_MAX_CARDS; card++)
         gates[card].n_inside = gates[card].n_waiting = 0;
-    drain_forget_all();
-    pace_forget_all();
-    account_forget_all();
-}
-
-__attribute__((constructor)) static void register_hooks(void)
-{
-    client_set_hooks((struct client_hooks){service, forget, start_anew});
 }

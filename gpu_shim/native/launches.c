@@ -1,13 +1,12 @@
 /* Gates kernels and graphs, and tracks captures. Copies are in copies.c. */
-#include "client.h"
+#include "drain.h"
 #include "driver.h"
 #include "gate.h"
 #include "names.h"
+#include "pools.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-void pools_settle_graphs(int card);
 
 #define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz
 #define IN_GRID gx, gy, gz, bx, by, bz

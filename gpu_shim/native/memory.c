@@ -9,6 +9,7 @@
 #include "driver.h"
 #include "gate.h"
 #include "names.h"
+#include "pools.h"
 #include "table.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@
     do {                                                                \
         int card = gate_current_card();                                 \
         uint64_t charge = table_rounded(size);                          \
-        if (!account_take(card, charge))                                \
+        if (!pools_take(card, charge))                                \
             return CUDA_OUT_OF_MEMORY;                                  \
         int status = (call);                                            \
         if (status)                                                     \
@@ -55,7 +56,7 @@ HOOK(cuMemAllocPitch_v2)(uint64_t *at, size_t *pitch, size_t width, size_t heigh
     if (height && row > UINT64_MAX / 2 / height)
         return CUDA_OUT_OF_MEMORY;
     uint64_t charge = table_rounded(row * height);
-    if (!account_take(card, charge))
+    if (!pools_take(card, charge))
         return CUDA_OUT_OF_MEMORY;
     int status = REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element);
     if (status) {

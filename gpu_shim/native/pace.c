@@ -10,9 +10,9 @@
  * launch is held for one plan at most; then launches pass until that kernel has ended.
  */
 #define _GNU_SOURCE
+#include "pace.h"
 #include "client.h"
 #include "driver.h"
-#include "gate.h"
 #include "names.h"
 
 #include <pthread.h>
@@ -20,9 +20,6 @@
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
-#define RELAXED 2
-#define BLOCKING_WITHOUT_TIME 3
-#define NOT_READY 600
 #define N_TIMES 1024
 #define LONGEST_BATCH (5 * MS)
 #define SHORTEST_BATCH (2 * MS)
@@ -139,18 +136,17 @@ static void put(struct pace *pace, void *stream, const void *what)
 
 /* -- launches -------------------------------------------------------------------------------- */
 
-static bool is_own_batch(const struct pace *pace, uint64_t took_ns)
+static bool is_own_batch(const struct pace *pace, uint64_t took_ns, bool is_capturing)
 {
-    return took_ns >= LONGEST_BATCH || drain_is_capturing() ||
-           pace->n_launches % pace->every == 0;
+    return took_ns >= LONGEST_BATCH || is_capturing || pace->n_launches % pace->every == 0;
 }
 
-void pace_before(int card, const void *what)
+void pace_before(int card, const void *what, bool is_capturing)
 {
     struct pace *pace = &paces[card];
     uint64_t took_ns = time_of(what), began_ns = 0;
     int n_allowed = took_ns >= ALONE_FROM ? 0 : 1;
-    if (!pace->n_marks || (!pace->is_alone && !is_own_batch(pace, took_ns)))
+    if (!pace->n_marks || (!pace->is_alone && !is_own_batch(pace, took_ns, is_capturing)))
         return;
     for (;;) {
         pthread_mutex_lock(&pace->lock);
@@ -159,7 +155,7 @@ void pace_before(int card, const void *what)
         uint64_t now = client_now_ns(), waited;
         began_ns = began_ns ? began_ns : now;
         waited = now - began_ns;
-        if (!is_free && waited > gate_longest_hold_ns())
+        if (!is_free && waited > client_longest_hold_ns())
             pace->is_given_up = true;
         is_free |= pace->is_given_up;
         pace->has_waited |= !is_free;
@@ -171,12 +167,12 @@ void pace_before(int card, const void *what)
     }
 }
 
-void pace_after(int card, void *stream, const void *what)
+void pace_after(int card, void *stream, const void *what, bool is_capturing)
 {
     struct pace *pace = &paces[card];
     uint64_t took_ns = time_of(what);
     pace->n_launches++;
-    if (!is_own_batch(pace, took_ns))
+    if (!is_own_batch(pace, took_ns, is_capturing))
         return;
     int mode = RELAXED;
     pthread_mutex_lock(&pace->lock);

@@ -3,6 +3,7 @@
  * A pool keeps freed memory, so it is charged its reserved size, not the size in use. Physical
  * memory lives until its last handle and its last mapping are gone, in any order.
  */
+#include "pools.h"
 #include "account.h"
 #include "client.h"
 #include "driver.h"
@@ -14,7 +15,7 @@
 #include <stddef.h>
 
 enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
-enum { ON_DEVICE = 1, MAX_DEVICES = 64 };
+enum { ON_DEVICE = 1 };
 
 /* CUmemLocation. */
 struct location {
@@ -49,7 +50,8 @@ static uint64_t attribute(uint64_t pool, int which)
  * one. Pools are made and destroyed under it, because no figure may be read of a destroyed one. */
 static pthread_mutex_t settling = PTHREAD_MUTEX_INITIALIZER;
 
-void pool_settle(uint64_t pool)
+/* Charge the pool with its current size. */
+static void settle(uint64_t pool)
 {
     uint64_t reserved;
     int card;
@@ -78,11 +80,30 @@ void pools_settle(void)
     int card;
     while (account_lowest(ACCOUNT_POOL, from, &key)) {
         if (key > MAX_DEVICES)
-            pool_settle(key);
+            settle(key);
         else if (account_has(ACCOUNT_POOL, key, &card))
             settle_graphs((int)key - 1, card);
         from = key + 1;
     }
+}
+
+bool pools_take(int card, uint64_t bytes)
+{
+    if (account_take(card, bytes))
+        return true;
+    pools_settle();
+    return account_take(card, bytes);
+}
+
+void pools_free(uint64_t at, uint64_t number)
+{
+    struct account_item gone;
+    if (!account_drop(ACCOUNT_BLOCK, at, number, &gone))
+        return;
+    if (gone.link)
+        settle(gone.link);
+    else
+        account_give(gone.card, gone.bytes);
 }
 
 /* -- where pools are ------------------------------------------------------------------------- */
@@ -137,11 +158,11 @@ static uint64_t current_pool(void)
         int card = card_of_pool(pool);                                            \
         uint64_t slack = attribute(pool, POOL_RESERVED) - attribute(pool, POOL_USED); \
         uint64_t more = bytes > slack ? table_rounded(bytes - slack) : 0;         \
-        if (!account_take(card, more))                                            \
+        if (!pools_take(card, more))                                            \
             return CUDA_OUT_OF_MEMORY;                                            \
         int status = (call);                                                      \
         account_give(card, more);                                                 \
-        pool_settle(pool);                                                        \
+        settle(pool);                                                        \
         if (!status)                                                              \
             account_keep(ACCOUNT_BLOCK, *at,                                      \
                          (struct account_item){                                   \
@@ -184,7 +205,7 @@ HOOK(cuMemFreeAsync_ptsz)(uint64_t at, void *stream)
 HOOK(cuMemPoolTrimTo)(uint64_t pool, size_t keep)
 {
     int status = REAL(cuMemPoolTrimTo)(pool, keep);
-    pool_settle(pool);
+    settle(pool);
     return status;
 }
 
@@ -207,7 +228,7 @@ HOOK(cuMemCreate)(uint64_t *handle, size_t bytes, const struct properties *want,
 {
     int card = card_at(want ? &want->location : NULL);
     uint64_t charge = table_rounded(bytes);
-    if (!account_take(card, charge))
+    if (!pools_take(card, charge))
         return CUDA_OUT_OF_MEMORY;
     int status = REAL(cuMemCreate)(handle, bytes, want, flags);
     if (status)
@@ -319,7 +340,6 @@ HOOK(cuGraphAddNode)(void **node, void *graph, void *const *before, size_t n_bef
 HOOK_NODE(cuGraphAddNode_v2)
 HOOK_NODE(cuGraphAddNode_v3)
 
-/* After a launch, for the current device. */
 void pools_settle_graphs(int card)
 {
     int device = 0;
