@@ -2,8 +2,8 @@
 
 The behaviour of our libraries is read from their sources: a hook that reserves first can refuse, a
 hook that goes through the gate waits. Calls without a hook are declared here. `python -m
-gpu_shim.native.calls` writes docs/gpu-calls.md. Tests compare the page with the sources; every
-listed name that suggests an allocation or work must be declared.
+gpu_shim.native.calls` writes docs/gpu-calls.md. Tests compare the page with the sources, and know
+names that suggest an allocation or work: these must be declared.
 """
 
 import re
@@ -37,7 +37,7 @@ _DOES: Final = {
     Held.GATED: re.compile(r"\b(?:GATED|gate_enter)\b"),
 }
 #: Suffixes for the version of a call and for its default stream.
-_ENDING: Final = r"(?:_v\d)?(?:_pt[sd][sz])?"
+ENDING: Final = r"(?:_v\d)?(?:_pt[sd][sz])?"
 #: Calls without a hook, by the whole name without its suffix.
 DECLARED: Final = {
     Held.OWNER: "cuIpcOpenMemHandle cuMemImportFromShareableHandle"
@@ -52,21 +52,6 @@ DECLARED: Final = {
     " cuMem(Discard|DiscardAndPrefetch|Prefetch)(Batch)?Async"
     " cuStream(BatchMemOp|WriteValue32|WriteValue64)",
 }
-#: Names that suggest such a call but are none: memory and work of the host, descriptions, and parts
-#: of graphs, whose work starts at cuGraphLaunch.
-_NEITHER: Final = (
-    "cuMem(AllocHost|HostAlloc|HostRegister) cuLaunchHostFunc cuMemPoolCreate cuDeviceSetMemPool"
-    " cuMemSetMemPool cuGraph(Exec)?(Add|Clone|Create|Kernel|Mem|Batch|Child|Conditional)\\w*"
-    " cuLinkCreate cu(Tex|Surf)ObjectCreate cuTexRefCreate cuUserObjectCreate"
-    " cuImportExternalSemaphore cuEventCreateFromEGLSync cuLogicalEndpointImport"
-    " cuMemAllocationGet\\w* cuGraph(Exec)?Upda\\w*"
-    " cuTensorMapSetAllocationClass cuMemPool(Get|Set|Export)\\w* cuMemRetainAllocationHandle"
-)
-_SOUNDS: Final = re.compile(
-    r"cu\w*(?:Alloc(?!ation)|(?<!Obj)Create(?!d)|Launch|Memcpy(?!Node)|Memset(?!Node)|Import|Prefetch"
-    r"|(?:Module|Library|Func)Load|MemOp|WriteValue|Instantiate|SetLimit|IpcOpenMem|Upload)"
-)
-_NOT_CALLS: Final = re.compile(r"\w*(?:Get|Is)[A-Z]\w*|\w*(?:SetParams|_n|Destroy)" + _ENDING)
 
 
 def hooks(folder: Path = HERE) -> dict[str, set[Held]]:
@@ -95,7 +80,7 @@ def names(folder: Path = HERE) -> set[str]:
 
 def matches(patterns: str, name: str) -> bool:
     """Whether the function has one of these names, with any version at its end."""
-    return any(re.fullmatch(each + _ENDING, name) for each in patterns.split())
+    return any(re.fullmatch(each + ENDING, name) for each in patterns.split())
 
 
 def table() -> dict[str, set[Held]]:
@@ -105,16 +90,6 @@ def table() -> dict[str, set[Held]]:
         if held := {held for held, patterns in DECLARED.items() if matches(patterns, name)}:
             made[name] = held
     return made
-
-
-def undeclared() -> set[str]:
-    """Listed names that suggest an allocation or work, and are not declared."""
-    rest = names() - table().keys()
-    return {
-        name
-        for name in rest
-        if _SOUNDS.match(name) and not _NOT_CALLS.fullmatch(name) and not matches(_NEITHER, name)
-    }
 
 
 _SAYS: Final = {
