@@ -101,7 +101,6 @@ static void count_wait(uint64_t took_ns)
 {
     struct ballast_slot *slot = &client.table->slots[client.slot];
     atomic_fetch_add(&slot->n_gate_waits, 1);
-    atomic_fetch_add(&slot->gate_wait_ns, took_ns);
     uint64_t longest = slot->longest_wait_ns;
     while (took_ns > longest &&
            !atomic_compare_exchange_weak(&slot->longest_wait_ns, &longest, took_ns))

@@ -54,7 +54,7 @@ struct ballast_slot {
     _Atomic uint32_t n_pending;
     _Atomic uint64_t used_bytes[BALLAST_MAX_CARDS];
     _Atomic uint64_t n_gate_waits;
-    _Atomic uint64_t gate_wait_ns;
+    uint64_t unused; /* older libraries add the length of each wait */
     _Atomic uint64_t longest_wait_ns;
     _Atomic uint64_t n_unknown; /* lookups of entry points that no table lists */
     uint64_t reserved[3];

@@ -74,7 +74,6 @@ class NodePlugin:
     runtime: str = ""
     pods: dict[str, tuple[str, str]] = field(default_factory=dict)
     containers: dict[str, RunningContainer] = field(default_factory=dict)
-    n_connected: int = 0
     n_refused: int = 0
     n_adjusted: int = 0
     #: Whether the runtime has listed the running containers.
@@ -123,7 +122,6 @@ class NodePlugin:
     async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
         """Subscribes to the events that we need."""
         self.runtime = f"{request.runtime_name} {request.runtime_version}".strip() or "unnamed"
-        self.n_connected += 1
         # A list that the former connection did not complete.
         self._syncing = None
         _log.info("connected to the runtime", runtime=self.runtime)

@@ -149,8 +149,10 @@ async def test_what_started_without_us_is_found_when_the_runtime_comes_back(node
     name = await node.start(missed, forever)
     node.listen()
     await until(lambda: [each.pod for each in node.plugin.unprotected()] == [UIDS[3]])
-    await node.runtime.restart()
-    await until(lambda: node.plugin.n_connected >= 3)
+    restarting = asyncio.create_task(node.runtime.restart())
+    await until(lambda: not node.plugin.is_connected)
+    await restarting
+    await until(lambda: node.plugin.is_connected)
     await until(lambda: len(node.plugin.containers) == 2)
     (found,) = node.plugin.unprotected()
     assert (found.name, found.pid > 0) == (name, True)
