@@ -126,25 +126,6 @@ def row_of(rows: Iterable[Row], uid: str) -> Row | None:
     return next((row for row in rows if row.uid == uid), None)
 
 
-def overbooked(gpu_node: GpuNode) -> list[str]:
-    """Where the rows of the node break A1, one sentence each; empty for a valid ledger."""
-    devices = {device.index: device for device in gpu_node.status.devices}
-    firm = [row for row in gpu_node.spec.rows if row.state != "nominated"]
-    found = []
-    for index in sorted({card.index for row in firm for card in row.cards}):
-        place = f"{gpu_node.metadata.name}/gpu{index}"
-        milli, mib = held_on(index, firm)
-        device = devices.get(index)
-        if device is None:
-            found.append(f"{place}: rows hold a card that does not exist")
-        elif milli > MILLI_PER_GPU or mib > device.memory_mib:
-            found.append(
-                f"{place}: rows hold {milli} milli and {mib} MiB"
-                f" of {MILLI_PER_GPU} and {device.memory_mib}"
-            )
-    return found
-
-
 def _free(rows: Iterable[Row], batch: NodeBatch) -> Rows:
     """The rows without freed ones; a freed row that is added again unchanged stays."""
     added = {row.uid: row for _, row in batch.adds}

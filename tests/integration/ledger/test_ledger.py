@@ -24,11 +24,12 @@ from extender.api.reasons import Reason, Refused
 from extender.kube.client import Client
 from extender.kube.errors import NotLeading, Unavailable
 from extender.kube.resources import GPU_NODES
-from extender.ledger.rows import add_rows, overbooked
+from extender.ledger.rows import add_rows
 from extender.ledger.writer import Ledger, RowChange
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, part, pod, row, whole
 from tests.support.controlplane.handles import Api
+from tests.support.overbooked import overbooked
 
 N_WRITERS = 16
 A, B, C = (pod(name).needs(500).build() for name in "abc")

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.api.kinds import CardShare, GpuNode, Row
-from extender.ledger.rows import NodeBatch, add_rows, overbooked, restore_rows, settle
+from extender.ledger.rows import NodeBatch, add_rows, restore_rows, settle
 from tests.support.builders import CARD_MIB, gpu_node
+from tests.support.overbooked import overbooked
 
 UIDS = [f"u{number}" for number in range(6)]
 

@@ -8,11 +8,11 @@ from extender.ledger.rows import (
     NodeBatch,
     Rows,
     add_rows,
-    overbooked,
     restore_rows,
     settle,
 )
 from tests.support.builders import CARD_MIB, gpu_node, part, pod, row, whole
+from tests.support.overbooked import overbooked
 
 A, B, C = (pod(name).needs(500).build() for name in "abc")
 

@@ -4,9 +4,10 @@ from msgspec.structs import replace
 
 from extender.api.kinds import CardShare, Device, GpuNode, Row, RowState
 from extender.api.reasons import Reason, Refused
-from extender.ledger.rows import Rows, overbooked
+from extender.ledger.rows import Rows
 from extender.ledger.seating import seat
 from tests.support.builders import CARD_MIB, gpu_node, pod, row
+from tests.support.overbooked import overbooked
 
 EPOCH = 7
 
