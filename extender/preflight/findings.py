@@ -24,6 +24,6 @@ class PreflightFinding(Struct, frozen=True):
     advice: str = ""
 
 
-def some(names: list[str], at_most: int = 3) -> str:
-    """The first few names, and the number of further ones."""
-    return listed(sorted(names), at_most)
+def some(names: list[str]) -> str:
+    """The first three names, and the number of further ones."""
+    return listed(sorted(names), 3)
