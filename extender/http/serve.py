@@ -76,7 +76,6 @@ class Extender:
             Reflector(client, resource, self._deliver, ends_on_restore=True)
             for resource in (GPU_NODES, NODE_POOLS, PROJECTS, DEPARTMENTS)
         ]
-        self._is_listening = asyncio.Event()
         self._listeners = [
             Listener(build_app(self.verbs), address, tls, frozenset(options.allowed_clients))
         ]
@@ -84,13 +83,9 @@ class Extender:
             observed = Address.parse(options.metrics_listen)
             self._listeners.append(Listener(build_observation_app(self.verbs), observed))
 
-    async def wait_listening(self) -> None:
-        """Return when all listeners are open."""
-        await self._is_listening.wait()
-
     @property
     def ports(self) -> list[int]:
-        """The ports in use: of the verbs, and of health and metrics if separate."""
+        """The ports of the verbs, and of health and metrics if separate; 0 before they are open."""
         return [listener.port for listener in self._listeners]
 
     async def run(self) -> None:
@@ -98,7 +93,6 @@ class Extender:
         async with AsyncExitStack() as stack:
             for listener in self._listeners:
                 await stack.enter_async_context(listener)
-            self._is_listening.set()
             group = await stack.enter_async_context(asyncio.TaskGroup())
             for reflector in self._reflectors:
                 group.create_task(reflector.run())

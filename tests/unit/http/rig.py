@@ -70,8 +70,8 @@ async def running(kubeconfig: str, options: ServeOptions | None = None) -> Async
         extender = Extender(client, chosen)
         work = asyncio.create_task(extender.run())
         try:
-            listening = asyncio.create_task(extender.wait_listening())
-            await asyncio.wait({work, listening}, return_when=asyncio.FIRST_COMPLETED)
+            while not work.done() and not all(extender.ports):
+                await asyncio.sleep(0.001)
             if work.done():
                 await work
             async with aiohttp.ClientSession() as session:
