@@ -41,7 +41,8 @@ def ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
     except Unavailable as error:
         raise click.ClickException(f"no answer: {plain(error.message)}") from None
     except NotFound as error:
-        raise NotThereError(plain(said(error))) from None
+        kind = click.ClickException if is_unserved(error) else NotThereError
+        raise kind(plain(said(error))) from None
     except KubeError as error:
         raise click.ClickException(plain(said(error))) from None
 
@@ -72,12 +73,18 @@ class _Warnings:
 
 def answer_to(where: Where, call: Call) -> Answer:
     """The JSON answer of the API server; raises ClickException if the request fails."""
+    return ask(where, lambda client: answered(client, call))
 
-    async def work(client: Client) -> Answer:
+
+async def answered(client: Client, call: Call) -> Answer:
+    """The JSON answer. Where Ballast's kinds are missing as well, the error is about those."""
+    try:
         found: Answer = json.loads(await client.send(call))
-        return found
-
-    return ask(where, work)
+    except NotFound as error:
+        if is_unserved(error):
+            await client.send(Call("GET", f"/apis/{API_VERSION}", deadline_s=call.deadline_s))
+        raise
+    return found
 
 
 def get_view(where: Where, path: str, query: Mapping[str, str] | None = None) -> Answer:
@@ -160,13 +167,19 @@ def said(error: KubeError) -> str:
     """The API server's message without the request. For an unknown kind, the message says that
     Ballast, or the API of `ballast view`, is not installed."""
     message = _REQUEST.sub("", error.message)
-    if "could not find the requested resource" not in message and "page not found" not in message:
+    if not is_unserved(error):
         return message
     if VIEW in error.message:
         return (
-            "this cluster does not answer questions: kubectl apply --server-side -k"
-            " manifests/overlays/view installs what does"
+            "this cluster does not answer questions: where Ballast runs, kubectl apply"
+            " --server-side -k manifests/overlays/view installs what does"
         )
-    if f"/apis/{API_VERSION}/" in error.message:
+    if f"/apis/{API_VERSION}" in error.message:
         return f"Ballast is not installed in this cluster: it has no kinds of {API_VERSION}"
     return message
+
+
+def is_unserved(error: KubeError) -> bool:
+    """Whether the API server does not know the kind, or the API, of the request."""
+    unknown = ("could not find the requested resource", "page not found")
+    return any(each in error.message for each in unknown)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from extender.cli.ask import ask, listed, said
+from extender.cli.ask import VIEW, answered, ask, listed, said
 from extender.cli.terminal.flags import Where
 from extender.kube.errors import NotFound
 from extender.kube.transport import Call
@@ -21,6 +21,7 @@ _MISSING = "404 NotFound: the server could not find the requested resource"
         (f"GET /apis/view.ballast.dev/v1alpha1/shares: {_MISSING}", "overlays/view installs what"),
         ("GET /apis/view.ballast.dev/v1alpha1: 404 NotFound: 404 page not found", "overlays/view"),
         (f"GET /apis/ballast.dev/v1alpha1/gpunodes: {_MISSING}", "Ballast is not installed in"),
+        (f"GET /apis/ballast.dev/v1alpha1: {_MISSING}", "Ballast is not installed in"),
         (f"GET /apis/events.k8s.io/v1/events: {_MISSING}", _MISSING.partition(": ")[2]),
         ('GET /api/v1/pods/x: 404 NotFound: pods "x" not found', 'pods "x" not found'),
     ],
@@ -54,6 +55,34 @@ current-context: c
     assert message.startswith(f"no answer: GET /version: {told}")
     assert "Error" not in message
     assert "[" not in message
+
+
+class Without:
+    """An API server that knows only the given path."""
+
+    def __init__(self, known: str = "") -> None:
+        self._known = known
+
+    async def send(self, call: Call) -> bytes:
+        """An empty object; raises NotFound."""
+        if call.path != self._known:
+            raise NotFound(f"{call.method} {call.path}: {_MISSING}")
+        return b"{}"
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ("", "Ballast is not installed in this cluster"),
+        ("/apis/ballast.dev/v1alpha1", "where Ballast runs, kubectl apply"),
+    ],
+)
+def test_the_overlay_view_is_proposed_only_where_the_kinds_of_ballast_are(
+    known: str, told: str
+) -> None:
+    with pytest.raises(NotFound) as raised:
+        asyncio.run(answered(Without(known), Call("GET", f"{VIEW}/shares")))  # type: ignore[arg-type]
+    assert told in said(raised.value)
 
 
 class Pages:
