@@ -104,11 +104,16 @@ class Term:
         finally:
             # First, because it does not await: a second cancellation may stop what follows.
             self._state.take_back_freed()
-            self._unledgered.close()
             books.cancel()
             # Together, so that one that ends slowly does not keep the others from closing.
             async with asyncio.TaskGroup() as closing:
-                for part in (self._releaser, self._evictor, self._reports, self._provisioning):
+                for part in (
+                    self._releaser,
+                    self._evictor,
+                    self._unledgered,
+                    self._reports,
+                    self._provisioning,
+                ):
                     closing.create_task(part.close())
             await asyncio.gather(books, return_exceptions=True)
 
@@ -183,7 +188,7 @@ class Term:
             await self._replica.namespaces.keep(self._replica.client, self._state.listed_namespaces)
             await self._volumes.keep()
             await self._jobs.keep()
-            await self._unledgered.keep()
+            self._unledgered.keep()
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()

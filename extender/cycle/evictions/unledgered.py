@@ -1,7 +1,8 @@
 """Pods of projects that hold GPUs without a row: an event on each, and evictions if configured.
 
 Such a pod bypassed Ballast: it was created while admission was down, or ran before its project
-existed. Ballast plans around its GPUs, but nothing else stops the pod.
+existed. Ballast plans around its GPUs, but nothing else stops the pod. Evictions run beside the
+cycle, one pass at a time.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from extender.cycle.evictions.evictor import AT_ONCE
 from extender.cycle.pod_events import pod_reference
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.writes import write_all
+from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.state.cluster import ClusterState
 from extender.state.fleet.foreign import ForeignPod
@@ -42,9 +44,10 @@ class UnledgeredKeeper:
         self._told: set[str] = set()
         self._tried_at: dict[str, float] = {}
         self._looked_at = float("-inf")
+        self._evictions: asyncio.Task[None] | None = None
 
-    async def keep(self) -> None:
-        """One pass; costs the number of foreign pods."""
+    def keep(self) -> None:
+        """One pass, without waiting for its evictions; costs the number of foreign pods."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_at < LOOK_PERIOD_S:
             return
@@ -58,6 +61,8 @@ class UnledgeredKeeper:
         self._told = {pod.facts.uid for pod in managed}
         tried = self._tried_at.items()
         self._tried_at = {uid: at for uid, at in tried if now - at < RETRY_S}
+        if self._evictions is not None and not self._evictions.done():
+            return
         due = [
             pod
             for pod in managed
@@ -67,12 +72,23 @@ class UnledgeredKeeper:
         ]
         del due[EVICTIONS_PER_LOOK:]
         self._tried_at |= {pod.facts.uid: now for pod in due}
-        # The cycle waits for them.
-        await write_all(map(self._evict, due), what="pod without a row", at_once=AT_ONCE)
+        if due:
+            self._evictions = asyncio.create_task(self._evict_all(due))
 
-    def close(self) -> None:
-        """Reset the metrics: this process no longer leads."""
+    async def close(self) -> None:
+        """Reset the metrics and cancel evictions under way: this process no longer leads."""
         _count(())
+        if self._evictions is not None:
+            self._evictions.cancel()
+            await asyncio.gather(self._evictions, return_exceptions=True)
+
+    async def _evict_all(self, pods: Iterable[ForeignPod]) -> None:
+        try:
+            await write_all(map(self._evict, pods), what="pod without a row", at_once=AT_ONCE)
+        except* NotLeading:
+            pass  # the election ends the term
+        except* Exception as errors:
+            log.error("evictions of pods without a row broke", exc_info=errors)
 
     def _tell(self, pod: ForeignPod) -> None:
         facts = pod.facts
