@@ -34,6 +34,7 @@ from extender.kube.delivered import Delivered, key_of
 from extender.kube.errors import (
     Expired,
     KubeError,
+    NotFound,
     Restored,
     Throttled,
     Unauthorized,
@@ -63,6 +64,8 @@ SLICE_S: Final = 0.002
 
 #: Longest delay between tries: a program must work again within a minute of the API server.
 BACKOFF_CAP_S: Final = 10.0
+#: Seconds between two tries to list a kind that the API server has ceased to serve.
+ABSENT_S: Final = 30.0
 #: After this many watches that broke off at one version, list again: the next event breaks them.
 MAX_BROKEN_WATCHES: Final = 3
 #: Up to this many objects, a list is faster than waiting for a watch's bookmark.
@@ -195,6 +198,11 @@ class Reflector(Generic[T]):
                 self._note(error)
             except Restored:
                 raise
+            except NotFound as error:
+                if self.is_synced:
+                    await self._wait_until_served(error)
+                    continue
+                self._note(error)
             except KubeError as error:
                 self._note(error)
             except Exception:
@@ -397,6 +405,21 @@ class Reflector(Generic[T]):
         if time.perf_counter() >= self._slice_ends:
             await asyncio.sleep(0)
             self._slice_ends = time.perf_counter() + SLICE_S
+
+    async def _wait_until_served(self, error: KubeError) -> None:
+        """Log once that the API server has ceased to serve the kind; return when it no longer
+        answers so. The objects stay as they were delivered, since a list that fails removes none.
+        """
+        self._note(error)
+        is_absent = True
+        while is_absent:
+            await asyncio.sleep(ABSENT_S)
+            try:
+                await self._current_version()
+            except KubeError as caught:
+                is_absent = isinstance(caught, NotFound)
+            else:
+                is_absent = False
 
     def _note(self, error: KubeError) -> None:
         _FAILURES.labels(self._resource.plural, error.reason).inc()

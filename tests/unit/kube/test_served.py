@@ -1,11 +1,15 @@
 """Kinds that a cluster may lack are watched once they are served."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from unittest.mock import create_autospec
 
 import pytest
+from structlog.testing import capture_logs
 
+from extender.api.claims import DeviceClass
+from extender.api.events import Event, Synced, Upserted
+from extender.api.objects import ObjectMeta
 from extender.cycle.controller import Controller
 from extender.cycle.replica import ControlOptions
 from extender.kube.client import Client
@@ -17,8 +21,10 @@ from extender.kube.errors import (
     Unauthorized,
     Unavailable,
 )
-from extender.kube.resources import DEVICES
+from extender.kube.reflector import ABSENT_S, Reflector
+from extender.kube.resources import DEVICE_CLASSES, DEVICES
 from extender.kube.served import LOOK_S, served_devices, watch_for_devices
+from extender.kube.wire import Page
 from extender.view.program import View, ViewOptions
 
 pytestmark = pytest.mark.looptime
@@ -61,6 +67,44 @@ async def test_cluster_that_serves_them_later_is_noticed_at_the_next_look() -> N
     with pytest.raises(NewlyServed):
         await watch_for_devices(Api(NotFound("no such path")))  # type: ignore[arg-type]
     assert asyncio.get_running_loop().time() - started_s == pytest.approx(2 * LOOK_S)
+
+
+class Withdrawn:
+    """Lists one object, then ceases to serve the kind for ten minutes."""
+
+    def __init__(self) -> None:
+        self.n_lists = 0
+        self._back_at = asyncio.get_running_loop().time() + 600.0
+
+    async def list_page(self, *_: object, **__: object) -> Page[DeviceClass]:
+        self.n_lists += 1
+        if self.n_lists > 1 and asyncio.get_running_loop().time() < self._back_at:
+            raise NotFound("no such path")
+        metadata = ObjectMeta(name="gpu", uid="1", resource_version="1")
+        return Page([DeviceClass(metadata=metadata)], "1")
+
+    async def pages(self, *_: object, **__: object) -> AsyncGenerator[Page[DeviceClass], None]:
+        yield await self.list_page()
+
+    async def lines(self, *_: object) -> AsyncGenerator[bytes, None]:
+        if asyncio.get_running_loop().time() < self._back_at:
+            raise NotFound("no such path")
+        await asyncio.sleep(3600)
+        yield b""
+
+
+async def test_a_kind_that_is_withdrawn_is_logged_once_asked_for_slowly_and_not_forgotten() -> None:
+    api, told = Withdrawn(), list[Event]()
+    with capture_logs() as logs:
+        reflector = Reflector(api, DEVICE_CLASSES, told.append)  # type: ignore[arg-type]
+        task = asyncio.create_task(reflector.run())
+        await asyncio.sleep(590.0)
+        assert [each["reason"] for each in logs] == ["NotFound"]
+        assert api.n_lists <= 1 + 590.0 / ABSENT_S
+        await asyncio.sleep(10.0 + ABSENT_S)
+        await reflector.relist()
+        task.cancel()
+    assert {type(each) for each in told} == {Upserted, Synced}
 
 
 async def run_view(client: Client) -> None:
