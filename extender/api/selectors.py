@@ -5,8 +5,8 @@ from typing import Final
 
 from extender.api.objects import Requirement
 
-#: The most values of a label that `lacking` returns.
-_FEW: Final = 4
+#: The most values of a label that a message lists.
+MOST_VALUES: Final = 4
 
 
 def lacking(
@@ -19,7 +19,7 @@ def lacking(
     for key, value in sorted(wanted):
         there = {labels[key] for labels in nodes if key in labels}
         if value not in there:
-            yield key, value, sorted(there) if len(there) <= _FEW else []
+            yield key, value, sorted(there) if len(there) <= MOST_VALUES else []
 
 
 def meets(rule: Requirement, labels: Mapping[str, str]) -> bool | None:

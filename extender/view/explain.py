@@ -11,7 +11,6 @@ from typing import Final
 from msgspec.structs import replace as replaced
 
 from extender.api.reasons import SENTENCES, Reason, Refused
-from extender.api.selectors import lacking
 from extender.api.units import count_gpus, format_gpus
 from extender.policy.placement.explain import NEVER, help_for
 from extender.policy.plan import Stage
@@ -99,27 +98,9 @@ def explain(
     answer.reason = refused.reason
     answer.message = _plain(refused, workload)
     answer.help = help_for(refused)
-    if refused.reason is Reason.NO_MATCHING_NODE:
-        answer.help += _labels_there(picture, workload)
     answer.agrees = published in ("", answer.reason)
     answer.place = place_of(picture, workload)
     return answer
-
-
-def _labels_there(picture: Picture, workload: WorkloadView) -> str:
-    """The values of a label of the node selector that no node of the workload's pools has with
-    the selector's value; empty if nodes have many, or every label of the selector."""
-    nodes = picture.snapshot.nodes
-    here = [
-        labels
-        for labels, pool in zip(nodes.labels, nodes.pool, strict=True)
-        if pool in workload.pools
-    ]
-    wanted = {pair for pod in workload.pods for pair in pod.constraints.node_selector}
-    for key, _, there in lacking(wanted, here):
-        if there:
-            return f" Nodes of its pools have {key}: {', '.join(there)}."
-    return ""
 
 
 def try_ways(

@@ -5,13 +5,13 @@ The rules are kube-scheduler's for node selectors, required node affinity and ta
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from extender.api.demand import BY_CLAIMS, Delivery
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Taint, Toleration
-from extender.api.selectors import meets
+from extender.api.selectors import MOST_VALUES, meets
 from extender.state.model import Constraints
 from extender.state.nodes import BY_NODE, NodeTable
 
@@ -109,11 +109,13 @@ class NodeFilter:
         ready = self.ready(pool)
         if not ready:
             return f"no node of pool {pool} is ready"
-        causes: dict[str, int] = {}
+        causes: dict[str, list[str]] = {}
         for ix in ready:
-            cause = self._why_not(constraints, ix)
-            causes[cause] = causes.get(cause, 0) + 1
-        listed = ", ".join(f"{n} {cause}" for cause, n in sorted(causes.items()) if cause)
+            cause, has = self._why_not(constraints, ix)
+            causes.setdefault(cause, []).append(has)
+        listed = ", ".join(
+            f"{len(has)} {cause}{_among(has)}" for cause, has in sorted(causes.items()) if cause
+        )
         return f"of {len(ready)} ready nodes of pool {pool}, {listed}"
 
     def _find(self, pool: str, constraints: Constraints, frame: NodeSet) -> list[int]:
@@ -126,28 +128,31 @@ class NodeFilter:
             if constraints.only_nodes:
                 named = {self._nodes.ix_of(name) for name in constraints.only_nodes}
                 ready = [ix for ix in ready if ix in named]
-            return [ix for ix in ready if not self._why_not(constraints, ix)]
+            return [ix for ix in ready if not self._why_not(constraints, ix)[0]]
         return [ix for ix in self.candidates(pool, constraints) if ix in frame.nodes]
 
-    def _why_not(self, constraints: Constraints, ix: int) -> str:
-        """Why the node is not a candidate, as text; empty if it is one."""
+    def _why_not(self, constraints: Constraints, ix: int) -> tuple[str, str]:
+        """Why the node is not a candidate, and what it has instead, as text; the first is empty if
+        it is one."""
         nodes = self._nodes
         if cause := self._why_not_delivered(constraints, ix):
-            return cause
+            return cause, ""
         labels = nodes.labels[ix]
         for key, value in constraints.node_selector:
             if labels.get(key) != value:
-                return f"lack the label {key}={value} of the node selector"
-        if nodes.taints[ix] and not tolerates(constraints.tolerations, nodes.taints[ix]):
-            return "have a taint that is not tolerated"
+                has = f"{key}={labels[key]}" if key in labels else ""
+                return f"lack the label {key}={value} of the node selector", has
+        for taint in nodes.taints[ix]:
+            if not tolerates(constraints.tolerations, (taint,)):
+                return "have a taint that is not tolerated", taint.key
         if constraints.gpu_models:
-            model = nodes.cards.model[ix].lower()
-            if not any(wanted.lower() in model for wanted in constraints.gpu_models):
-                return "have cards of another model"
+            model = nodes.cards.model[ix]
+            if not any(wanted.lower() in model.lower() for wanted in constraints.gpu_models):
+                return "have cards of another model", model
         affinity = constraints.affinity
         if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
-            return "do not meet the node affinity"
-        return self._why_not_beyond_spec(constraints, nodes.cards.names[ix], labels)
+            return "do not meet the node affinity", ""
+        return self._why_not_beyond_spec(constraints, nodes.cards.names[ix], labels), ""
 
     def _why_not_delivered(self, constraints: Constraints, ix: int) -> str:
         """Why the node cannot deliver cards as the pod needs them; empty if it can.
@@ -179,6 +184,12 @@ class NodeFilter:
         if any(node == name and self._now_s < until for node, until in constraints.barred):
             return "were refused by kube-scheduler and are tried again later"
         return ""
+
+
+def _among(has: Iterable[str]) -> str:
+    """What the nodes have instead, in brackets; empty if it is nothing or much."""
+    there = sorted(filter(None, set(has)))
+    return f" (they have {', '.join(there)})" if 0 < len(there) <= MOST_VALUES else ""
 
 
 def _has_only_tolerations(constraints: Constraints) -> bool:

@@ -48,7 +48,7 @@ def test_every_cause_that_bars_nodes_is_counted() -> None:
     assert refused.reason is Reason.NO_MATCHING_NODE
     assert refused.detail == (
         "ns/job: of 4 ready nodes of pool default, 1 do not meet the node affinity, 1 have a taint"
-        " that is not tolerated, 1 have cards of another model,"
+        " that is not tolerated (they have key), 1 have cards of another model (they have T4),"
         " 1 lack the label disk=ssd of the node selector"
     )
 
@@ -61,8 +61,8 @@ def test_first_label_that_a_node_lacks_is_named() -> None:
     selector = (("disk", "ssd"), ("rack", "7"))
     cluster.job("job", "a", constraints=Constraints(node_selector=selector))
     assert why(cluster).detail == (
-        "ns/job: of 3 ready nodes of pool default, 2 lack the label disk=ssd of the node selector,"
-        " 1 lack the label rack=7 of the node selector"
+        "ns/job: of 3 ready nodes of pool default, 2 lack the label disk=ssd of the node selector"
+        " (they have disk=hdd), 1 lack the label rack=7 of the node selector"
     )
 
 

@@ -364,4 +364,6 @@ def test_a_label_that_no_node_has_is_explained_with_those_that_nodes_have() -> N
     cluster.project("a", quota=1)
     far = Constraints(node_selector=(("gpu", "A1000"),))
     cluster.job("wait", "a", gpus=1, constraints=far)
-    assert told(cluster, "ns/wait").help.endswith(" Nodes of its pools have gpu: A100.")
+    assert told(cluster, "ns/wait").message.endswith(
+        "1 lack the label gpu=A1000 of the node selector (they have gpu=A100)"
+    )
