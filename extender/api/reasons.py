@@ -90,7 +90,7 @@ MOVES: Final = frozenset({Reason.MOVED, Reason.NODE_EMPTIED})
 STOPS: Final = MOVES | {Reason.RECLAIMED, Reason.PREEMPTED, Reason.GANG_STALE}
 
 SENTENCES: dict[Reason, str] = {
-    Reason.GANG_INCOMPLETE: "fewer pods exist than the group's minMember",
+    Reason.GANG_INCOMPLETE: "fewer pods exist than must start together",
     Reason.INSUFFICIENT_GPU: "no node of the workload's pools has enough free cards",
     Reason.INSUFFICIENT_NODE_RESOURCES: "nodes with free cards lack CPU, memory or pod slots",
     Reason.NO_MATCHING_NODE: "no node matches the selectors, tolerations and card model",
@@ -120,7 +120,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.PREEMPTED: "evicted for work of higher priority",
     Reason.MOVED: "evicted to start again in another place, so that other work fits here",
     Reason.NODE_EMPTIED: "evicted to start again on another node, so that its node becomes empty",
-    Reason.GANG_STALE: "evicted because its gang stayed below minMember",
+    Reason.GANG_STALE: "evicted because too few pods of its gang ran for too long",
     Reason.GATED_AGAIN: "deleted while it waited, so that no node is added for it",
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
     Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
@@ -151,8 +151,8 @@ SENTENCES: dict[Reason, str] = {
 
 #: What the owner of a pending workload can do, in one sentence. docs/reasons.md has the same text.
 HELP: dict[Reason, str] = {
-    Reason.GANG_INCOMPLETE: "Create the rest of its pods, or lower minMember; events of their owner"
-    " say whether a ResourceQuota or webhook refuses them.",
+    Reason.GANG_INCOMPLETE: "Create the rest of its pods, or run it with fewer; events of their"
+    " owner say whether a ResourceQuota or webhook refuses them.",
     Reason.INSUFFICIENT_GPU: "It starts when GPUs become free; a smaller request fits sooner.",
     Reason.INSUFFICIENT_NODE_RESOURCES: "Lower the CPU or memory requests of the pod.",
     Reason.NO_MATCHING_NODE: "Compare its node selector, affinity, tolerations and GPU model with"

@@ -112,7 +112,11 @@ def _with_fewer_pods(trial: Trial) -> WayOut | None:
         return trial.plan_with(replaced(workload, min_member=n))
 
     found = trial.most(1, workload.min_member - 1, attempt)
-    return trial.way(f"minMember is {found[0]} or less", found[1]) if found else None
+    if found is None:
+        return None
+    n = found[0]
+    change = f"{n} pods or fewer must start together" if n > 1 else "its pods may start one by one"
+    return trial.way(change, found[1])
 
 
 def _with_less_of_a_gpu(trial: Trial) -> WayOut | None:

@@ -127,7 +127,7 @@ def test_fewer_pods_start_where_less_is_free() -> None:
     cluster.job("run", "a", gpus=1, pods=5, on="n0")
     cluster.job("gang", "a", gpus=1, pods=8)
     found = told(cluster, "ns/gang")
-    assert next(each.change for each in found.ways_out) == "minMember is 3 or less"
+    assert next(each.change for each in found.ways_out) == "3 pods or fewer must start together"
 
 
 def test_half_of_a_gpu_starts_where_half_is_free() -> None:

@@ -85,6 +85,6 @@ def test_a_search_that_runs_out_of_time_tells_the_best_that_it_found() -> None:
     cluster.job("wait", "a", gpus=1, pods=12)
     in_time, _ = ways_out(trial(cluster))
     late, not_tried = ways_out(trial(cluster, tries=1))
-    assert in_time[0].change == "minMember is 8 or less"
-    assert late[0].change == "minMember is 1 or less"
+    assert in_time[0].change == "8 pods or fewer must start together"
+    assert late[0].change == "its pods may start one by one"
     assert "fewer pods" not in not_tried

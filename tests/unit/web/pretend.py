@@ -142,7 +142,8 @@ class Pretend:
                 Check("moving others", "no", "none free"),
                 Check("preemption", "not tried", "off"),
             ]
-            told.ways_out = [WayOut("minMember is 2 or less", "2 GPUs of <b>search</b> taken")]
+            fewer = "2 pods or fewer must start together"
+            told.ways_out = [WayOut(fewer, "2 GPUs of <b>search</b> taken")]
             told.not_tried = ["more quota"]
         return told
 

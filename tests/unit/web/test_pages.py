@@ -228,7 +228,7 @@ async def test_work_of_others_has_no_name_and_no_link(get: Get, pretend: Pretend
 
 async def test_workload_shows_checks_and_ways_out(get: Get, pretend: Pretend) -> None:
     _, text, _ = await get("workload/team-a/train")
-    for words in ("OverFairShare", "Number 1 of 2", "room now", "minMember is 2 or less"):
+    for words in ("OverFairShare", "Number 1 of 2", "room now", "2 pods or fewer must"):
         assert words in text
     assert (text.count("none free"), text.count("as for room now")) == (1, 1)
     assert "Not tried, since that would have taken too long: more quota." in text
@@ -246,7 +246,7 @@ async def test_what_is_known_of_a_workload_comes_before_what_is_tried(
             assert words in first
         assert answer.headers["Content-Security-Policy"] == POLICY
         pretend.trying.set()
-        assert "minMember is 2 or less" in await answer.text()
+        assert "2 pods or fewer must start together" in await answer.text()
 
 
 async def test_a_refusal_of_what_is_tried_is_reported_in_its_place(
