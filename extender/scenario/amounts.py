@@ -23,6 +23,8 @@ _UNITS: Final = (MIB, 10**6, 1 << 10, 10**3, 1)
 _MOST_DIGITS: Final = 10
 #: Characters of a wrong value that a message repeats.
 _MOST_SHOWN: Final = 40
+#: As in the API, where a weight is an int64.
+MOST_WEIGHT: Final = 2**63 - 1
 #: All memory of a cluster must stay below the value that means unlimited, with room for sums.
 _MOST: Final = UNLIMITED >> 1
 
@@ -66,8 +68,10 @@ def fraction(value: Amount) -> Fraction:
         found = Fraction(_text(value))
     except (ValueError, ZeroDivisionError):
         raise UnitError(f"{value!r} is not a number, such as 2 or 0.5") from None
-    if found < 0 or found.denominator > 10**6 or found > 10**9:
-        raise UnitError(f"{value!r} is not a number from 0 to 10^9 with at most six decimals")
+    if found < 0 or found.denominator > 10**6 or found > MOST_WEIGHT:
+        raise UnitError(
+            f"{value!r:.60} is not a number from 0 to {MOST_WEIGHT} with at most six decimals"
+        )
     return found
 
 

@@ -158,11 +158,10 @@ def granules(queues: Iterable[Queue], resource: int) -> "array[int]":
 def _bend(weights: Sequence[int], used_ppm: Sequence[int], weight_milli: int) -> list[int]:
     """The weights bent by past use, as proportions; see the module docstring."""
     total = sum(weights)
-    bent = [
+    return [
         max(0, weight * _PPM * (1000 + weight_milli) - weight_milli * used * total) if weight else 0
         for weight, used in zip(weights, used_ppm, strict=True)
     ]
-    return fit_weights(bent)
 
 
 def fit_weights(weights: Sequence[int]) -> list[int]:
@@ -322,7 +321,7 @@ class _Division:
         grants = array("q", bytes(8 * len(queues)))
         left = shares.divide(
             surplus,
-            array("q", weights),
+            array("q", fit_weights(weights)),
             array("q", rooms),
             granules(queues, resource if self.is_rounded else CPU),
             grants,

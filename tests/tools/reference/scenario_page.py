@@ -21,7 +21,7 @@ expectation leaves out is not asserted.
 GPUs are numbers exact to 0.001, CPU and memory are Kubernetes quantities, memory of cards is in
 MiB, times are in seconds, and `null` is unlimited where a quota or limit is meant. A number of GPUs
 is below 1,000,000, the CPU of a node or task at most 1,000,000 and its memory 1Pi, an age at most
-10^9 s, and a weight at most 10^9 with six decimals; a larger figure is an error that says what is
+10^9 s, and a weight below 2^63 with six decimals; a larger figure is an error that says what is
 accepted. A worked file is `examples/shares.yaml` ([fair share](../fair-share.md)).
 
 Without `rounds` the expectation is read in the one cycle there is, before what it decided settles.

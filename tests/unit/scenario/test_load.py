@@ -81,6 +81,7 @@ def test_wrong_version_and_missing_fields_are_reported() -> None:
         ({"jobs": [job(gpu="0.12345")]}, "jobs[0].tasks[0].gpu"),
         ({"queues": [queue(quota="-1")]}, "queues[0].gpu.quota"),
         ({"queues": [queue(weight="much")]}, "queues[0].gpu.weight"),
+        ({"queues": [queue(weight=2**63)]}, "queues[0].gpu.weight"),
         (
             {"queues": [{"name": "a", "gpu": {"gpuHoursPerMonth": 9, "gpuHoursUsed": "0x9"}}]},
             "queues[0].gpu.gpuHoursUsed",

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from extender.policy.decide import decide
 from extender.scenario.snapshot import settings_of, take_snapshot
 from extender.scenario.world import NOW_S
 from extender.state.model import (
@@ -124,6 +127,20 @@ def test_figures_of_a_pool_replace_those_of_the_queue_one_by_one() -> None:
     written = queue(quota=1, limit=5, weight=2, pools={"h100": {"gpu": {"quota": 3}}})
     assert quota(written, "a100", nodePools=POOLS).gpu == Figures(1000, 5000, 2)
     assert quota(written, "h100", nodePools=POOLS).gpu == Figures(3000, 5000, 2)
+
+
+@pytest.mark.parametrize("most", [10**9, 2**63 - 1])
+def test_a_file_may_have_every_weight_that_the_api_accepts(most: int) -> None:
+    """In all units: memory may be counted in bytes, and weights of other queues have decimals."""
+    queues: list[dict[str, Any]] = [{"name": "department"}]
+    for name, weight in (("a", most), ("b", most), ("c", "0.000001")):
+        figures = {"quota": 0, "weight": weight}
+        memory = {**figures, "limit": 1001}
+        of_all = {"gpu": figures, "cpu": figures, "memory": memory}
+        queues.append({"name": name, "parent": "department", **of_all})
+    jobs = [job(name, name, gpu=4, memory="750") for name in "abc"]
+    shares = decide(seen(queues=queues, jobs=jobs, nodes=[node(gpus=4)])).shares
+    assert [shares[name, "default"].fair_share[GPU] for name in "abc"] == [2000, 2000, 0]
 
 
 def test_weights_that_are_fractions_are_made_whole_together() -> None:
