@@ -23,11 +23,12 @@ def pass_time(world: World, seconds: int) -> None:
 
 
 def _held(world: World) -> "Counter[tuple[str, str, int]]":
-    """The allocation of every queue, by queue, node pool and resource."""
+    """The allocation of every queue, by queue, node pool and resource; nominations hold nothing
+    yet."""
     found: Counter[tuple[str, str, int]] = Counter()
     for job in world.jobs.values():
         for task in job.tasks:
-            if task.place.status == "pending":
+            if task.place.status in ("pending", "nominated"):
                 continue
             pool = world.cluster.pool_of_node(task.place.node)
             names = [queue.name for queue in world.cluster.lineage(job.spec.queue)]

@@ -9,7 +9,7 @@ from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.places import Place
 from extender.scenario.world import NOW_S, World
-from tests.unit.scenario.written import job, node, world
+from tests.unit.scenario.written import job, node, queue, world
 
 
 def cards(of: World, id_: str) -> list[int]:
@@ -221,3 +221,12 @@ def test_what_is_evicted_waits_from_then_on() -> None:
     place = made.tasks["j/t"].place
     made.settle({"j/t": Place("evicted", place.node, place.cards)})
     assert made.jobs["j"].waits_since == made.now_s
+
+
+def test_a_nomination_holds_nothing_until_its_place_is_free() -> None:
+    """As in the cluster, where only rows that are reserved or bound count as held."""
+    leaving = job("leaving", "a", gpu=2, on="n0", state="evicted")
+    next_one = job("next", "b", gpu=2, on="n0", state="nominated")
+    made = world(nodes=[node(gpus=2)], queues=[queue("a"), queue("b")], jobs=[leaving, next_one])
+    pass_time(made, 3600)
+    assert {name for name, _ in made.lately.averages} == {"a", "a/user/"}
