@@ -14,7 +14,7 @@ from extender.cli.terminal.flags import Scope, Where
 from extender.cli.terminal.output import plain
 from extender.kube.client import Client
 from extender.kube.connection import namespace_of
-from extender.kube.errors import KubeError, NotFound, RequestRefused, Unavailable
+from extender.kube.errors import KubeError, NotFound, RequestRefused, Unauthorized, Unavailable
 from extender.kube.resources import segment
 from extender.kube.transport import Call
 
@@ -43,6 +43,9 @@ def ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
     except NotFound as error:
         kind = click.ClickException if is_unserved(error) else NotThereError
         raise kind(plain(said(error))) from None
+    except Unauthorized as error:
+        why = "the API server refuses the credentials of the kubeconfig, which may have expired"
+        raise click.ClickException(f"{why}: {plain(said(error))}") from None
     except KubeError as error:
         raise click.ClickException(plain(said(error))) from None
 

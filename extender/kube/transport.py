@@ -7,10 +7,12 @@ a broken connection only the caller can find out what happened.
 
 import asyncio
 import os
+import ssl
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import aiohttp
@@ -18,6 +20,7 @@ import msgspec
 from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import Counter, Histogram
 
+from extender.api.units import api_time
 from extender.kube.backoff import Backoff, RetryBudget
 from extender.kube.connection import Connection
 from extender.kube.errors import (
@@ -50,6 +53,8 @@ MAX_LARGE_BODIES: Final = 4
 #: How much is kept of an answer or a line that is too large: the metadata comes first.
 HEAD_BYTES: Final = 2**16
 
+#: OpenSSL's codes for a certificate that is not yet, or no longer, valid.
+_BY_TIME: Final = (9, 10)
 #: Exceptions of reading an answer when the connection or its data is broken. Some errors of
 #: aiohttp's parser are no ClientError.
 _BROKEN: Final = (
@@ -281,6 +286,8 @@ def _error_of(response: aiohttp.ClientResponse, body: bytes, call: Call) -> Kube
 
 
 def _text_of(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _text_of_certificate(error)
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
         error, aiohttp.ClientSSLError
     ):
@@ -289,3 +296,13 @@ def _text_of(error: BaseException) -> str:
         why = os.strerror(code) if code > 0 else text
         return f"cannot connect to {error.host}:{error.port}: {why}"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _text_of_certificate(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Why the server's certificate is not accepted, with the local time if that is the reason."""
+    cause = error.certificate_error
+    server = f"the certificate of {error.host}:{error.port} is not accepted"
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        return f"{server}: {cause}"
+    clock = f"; here it is {api_time(datetime.now(UTC))}" if cause.verify_code in _BY_TIME else ""
+    return f"{server}: {cause.verify_message.rstrip('.')}{clock}"

@@ -9,7 +9,7 @@ import pytest
 
 from extender.cli.ask import VIEW, answered, ask, listed, said
 from extender.cli.terminal.flags import Where
-from extender.kube.errors import NotFound
+from extender.kube.errors import NotFound, Unauthorized
 from extender.kube.transport import Call
 
 _MISSING = "404 NotFound: the server could not find the requested resource"
@@ -55,6 +55,27 @@ current-context: c
     assert message.startswith(f"no answer: GET /version: {told}")
     assert "Error" not in message
     assert "[" not in message
+
+
+def test_credentials_that_are_refused_may_have_expired(tmp_path: Path) -> None:
+    async def refuse(_client: object) -> None:
+        raise Unauthorized("GET /version: 401 Unauthorized: Unauthorized")
+
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        """
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+"""
+    )
+    with pytest.raises(click.ClickException) as raised:
+        ask(Where(kubeconfig=str(path)), refuse)
+    assert raised.value.message == (
+        "the API server refuses the credentials of the kubeconfig, which may have expired:"
+        " Unauthorized"
+    )
 
 
 class Without:

@@ -7,6 +7,7 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from aiohttp import web
 
 from extender.kube.client import Client
 from extender.kube.errors import Unavailable
+from tests.support.controlplane import certificates
 from tests.support.controlplane.certificates import Authority
 from tests.support.controlplane.kubeconfig import write_kubeconfig
 
@@ -70,10 +72,34 @@ async def test_a_ca_that_is_rotated_is_read_again(tmp_path: Path) -> None:
         client = await Client.connect(kubeconfig(tmp_path, port, trusted))
         assert await client.get_raw(PATH) == b"{}"
     async with client, serving(new, tmp_path, port):
-        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(Unavailable, match="is not accepted: self-signed"):
             await client.get_raw(PATH)
         trusted.write_bytes(old.certificate + new.certificate)
         assert await client.get_raw(PATH) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("valid_for", "skew", "why"),
+    [
+        (timedelta(minutes=-1), timedelta(minutes=5), "certificate has expired"),
+        (timedelta(minutes=9), timedelta(minutes=-5), "certificate is not yet valid"),
+    ],
+)
+async def test_a_certificate_of_another_time_is_reported_with_the_local_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, valid_for: timedelta, skew: timedelta, why: str
+) -> None:
+    ca = Authority()
+    monkeypatch.setattr(certificates, "VALID_FOR", valid_for)
+    monkeypatch.setattr(certificates, "CLOCK_SKEW", skew)
+    trusted = tmp_path / "trusted.crt"
+    trusted.write_bytes(ca.certificate)
+    async with serving(ca, tmp_path) as port:
+        client = await Client.connect(kubeconfig(tmp_path, port, trusted))
+        async with client:
+            with pytest.raises(Unavailable) as raised:
+                await client.get_raw(PATH)
+    named = f"GET {PATH}: the certificate of 127.0.0.1:{port} is not accepted: {why}; here it is 2"
+    assert raised.value.message.startswith(named)
 
 
 async def test_a_ca_file_that_is_half_written_is_read_again_when_it_is_whole(
@@ -86,7 +112,7 @@ async def test_a_ca_file_that_is_half_written_is_read_again_when_it_is_whole(
         client = await Client.connect(kubeconfig(tmp_path, port, trusted))
         async with client:
             trusted.write_bytes(new.certificate[:99])
-            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(Unavailable, match="is not accepted: self-signed"):
                 await client.get_raw(PATH)
             trusted.write_bytes(new.certificate)
             assert await client.get_raw(PATH) == b"{}"
