@@ -120,17 +120,20 @@ def test_quota_is_a_number_or_a_text(queues: Api, quota: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "quota",
+    ("quota", "shown"),
     [
-        *(-1, "-1", 2.0005, "2.5555", "2,5", "4Gi", "0x1", "1e3", 1e6, " 1", "1\n", "\u0665"),
-        *("", True, [2], {"a": 1}),
+        *((-1, "-1"), ("-1", '"-1"'), (2.0005, "2.0005"), ("2.5555", '"2.5555"'), ("2,5", '"2,5"')),
+        *(("4 GPUs", '"4 GPUs"'), ("4Gi", '"4Gi"'), ("0x1", '"0x1"'), (1e6, "1000000")),
+        *((" 1", '" 1"'), ("1\n", r'"1\n"'), ("\u0665", '"\u0665"'), ("", '""'), (True, "true")),
+        *(("4" * 60, f'"{"4" * 40}..."'), ([2], "a list or an object"), ({"a": 1}, "a list or an")),
     ],
 )
 def test_quota_that_is_no_number_of_gpus_is_refused_with_what_is_accepted(
-    queues: Api, quota: object
+    queues: Api, quota: object, shown: str
 ) -> None:
-    said = creation(queues, {"gpu": {"quota": quota}})
-    assert "pool default: gpu.quota and gpu.limit take a number of GPUs below 1000000" in said
+    said = creation(queues, {"gpu": {"quota": 4, "limit": quota}})
+    assert f"spec.nodePools, pool default: gpu.limit is {shown}" in said
+    assert "which is not a number of GPUs below 1000000 with at most three decimals" in said
     assert "such as 4 or 2.5; leave limit out where there is none" in said
     assert "^" not in said
 
@@ -145,20 +148,27 @@ def test_quota_that_is_no_quantity_is_refused_with_what_is_accepted(
     queues: Api, amount: object
 ) -> None:
     said = creation(queues, {"memory": {"quota": amount}})
-    assert "quotas and limits of cpu and memory take a Kubernetes quantity" in said
+    assert "pool default: memory.quota is " in said
+    assert "which is not a Kubernetes quantity, such as" in said
     assert "^" not in said
 
 
 @pytest.mark.parametrize(
-    "figures",
+    ("figures", "said"),
     [
-        {"gpu": {"quota": 2, "limit": "1.5"}},
-        {"memory": {"quota": "2Gi", "limit": "2000Mi"}},
-        {"cpu": {"quota": 1.5, "limit": "1499m"}},
+        ({"gpu": {"quota": 2, "limit": "1.5"}}, "gpu.limit is 1.5, which is below the quota of 2"),
+        (
+            {"memory": {"quota": "2Gi", "limit": "2000Mi"}},
+            "memory.limit is 2000Mi, which is below the quota of 2Gi",
+        ),
+        (
+            {"cpu": {"quota": 1.5, "limit": "1499m"}},
+            "cpu.limit is 1499m, which is below the quota of 1.5",
+        ),
     ],
 )
-def test_limit_below_the_quota_is_refused(queues: Api, figures: dict[str, Any]) -> None:
-    assert "pool default: limit must be at least quota" in creation(queues, figures)
+def test_limit_below_the_quota_is_refused(queues: Api, figures: dict[str, Any], said: str) -> None:
+    assert f"spec.nodePools, pool default: {said}" in creation(queues, figures)
 
 
 def creation(api: Api, figures: dict[str, Any]) -> str:
