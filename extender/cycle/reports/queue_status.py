@@ -6,8 +6,10 @@ from typing import Final, Literal, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from extender.api.kinds import (
+    GpuDepartment,
     GpuNodePool,
     GpuNodePoolStatus,
+    GpuProject,
     HostUse,
     MonthUse,
     PastUse,
@@ -140,17 +142,31 @@ def validity(
     return [condition(VALID, False, Reason(listed[0].fault), text, before)]
 
 
-def why_empty(pool: GpuNodePool, labels: Sequence[Mapping[str, str]]) -> str:
-    """Why no node is in the pool, from the labels of all GPU nodes; empty where an autoscaler adds
-    nodes or there are none."""
+def why_without_pods(queue: GpuDepartment | GpuProject) -> str:
+    """What is said of a project to which no pod can belong; empty for other queues."""
+    if isinstance(queue, GpuProject) and not queue.spec.namespaces:
+        return "it lists no namespace, so no pod belongs to it"
+    return ""
+
+
+def why_empty(pool: GpuNodePool, labels: Sequence[Mapping[str, str]], pools: Sequence[str]) -> str:
+    """Why no node is in the pool, from the labels and pools of all GPU nodes; empty where an
+    autoscaler adds nodes or there are none."""
     selector = pool.spec.node_selector
     if not selector or pool.spec.elastic or not any(labels):
         return ""
     for key, value, there in lacking(selector.items(), labels):
         among = f" (they have {', '.join(there)})" if there else ""
         return f"it has no node: no GPU node has the label {key}={value}{among}"
-    if any(selector.items() <= each.items() for each in labels):
-        return "it has no node: those that its nodeSelector selects are in other node pools"
+    here = {
+        other for each, other in zip(labels, pools, strict=True) if selector.items() <= each.items()
+    }
+    if here:
+        others = "pool" if len(here) == 1 else "pools"
+        return (
+            "it has no node: those that its nodeSelector selects are in node"
+            f" {others} {', '.join(sorted(here))}, whose name comes first"
+        )
     return "it has no node: no GPU node has all labels of its nodeSelector"
 
 

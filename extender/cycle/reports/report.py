@@ -35,6 +35,7 @@ from extender.cycle.reports.queue_status import (
     shares_of,
     validity,
     why_empty,
+    why_without_pods,
 )
 from extender.cycle.reports.seen import Seen
 from extender.cycle.reports.wait_events import WaitEvents
@@ -46,6 +47,7 @@ from extender.kube.resources import DEPARTMENTS, NODE_POOLS, POD_GROUPS, PROJECT
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import department_queue
+from extender.state.nodes import NodeTable
 from extender.state.problems import Problem
 from extender.state.snapshot import Snapshot
 
@@ -102,7 +104,7 @@ class Reporter:
         by_object = _by_object(problems)
         all_well = await self._own_groups.keep(snapshot, changed, now)
         statuses = [
-            *self._pool_statuses(sums, by_object, snapshot.nodes.labels),
+            *self._pool_statuses(sums, by_object, snapshot.nodes),
             *self._group_statuses(snapshot, plan, changed),
         ]
         queues = self._new_queue_statuses(snapshot, plan, by_object)
@@ -188,7 +190,7 @@ class Reporter:
         for resource, queue, each in (*departments, *projects):
             name = each.metadata.name
             found = problems.get((type(each).__name__, name), ())
-            conditions = validity(found, each.status.conditions)
+            conditions = validity(found, each.status.conditions, why_without_pods(each))
             counts, past = pods.get(queue, PodCounts()), self._past_use.of_queue(queue)
             months: dict[str, MonthUse] = {}
             if isinstance(each, GpuProject):
@@ -204,7 +206,7 @@ class Reporter:
         self,
         sums: Mapping[str, PoolSums],
         problems: "_Problems",
-        labels: Sequence[Mapping[str, str]],
+        nodes: NodeTable,
     ) -> Iterable[tuple["_Target", msgspec.Struct]]:
         for name, status in pool_statuses(sums).items():
             pool = self._state.node_pools.get(name)
@@ -212,7 +214,7 @@ class Reporter:
                 found = problems.get((GpuNodePool.__name__, name), ())
                 generation = pool.metadata.generation
                 status.observed_generation = generation
-                note = "" if status.nodes else why_empty(pool, labels)
+                note = "" if status.nodes else why_empty(pool, nodes.labels, nodes.pool)
                 conditions = validity(found, pool.status.conditions, note)
                 status.conditions = observed(conditions, generation)
                 status.past = self._past_use.of_pool(name)

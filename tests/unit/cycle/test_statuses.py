@@ -2,7 +2,15 @@
 
 import pytest
 
-from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, GpuPodGroupStatus, QueueSummary
+from extender.api.kinds import (
+    GpuDepartment,
+    GpuNodePool,
+    GpuNodePoolSpec,
+    GpuPodGroupStatus,
+    GpuProject,
+    GpuProjectSpec,
+    QueueSummary,
+)
 from extender.api.objects import Condition, ObjectMeta
 from extender.api.reasons import Reason, Refused
 from extender.api.schema import MAX_TEXT_OF
@@ -15,6 +23,7 @@ from extender.cycle.reports.queue_status import (
     shares_of,
     validity,
     why_empty,
+    why_without_pods,
 )
 from extender.cycle.reports.seen import Seen
 from extender.policy.decide import decide
@@ -79,17 +88,29 @@ def test_all_problems_of_an_object_stand_in_one_condition() -> None:
         ({"gpu": "H1000"}, "no GPU node has the label gpu=H1000 (they have A100, H100)"),
         ({"zone": "a"}, "no GPU node has the label zone=a"),
         ({"gpu": "H100", "rack": "1"}, "no GPU node has all labels of its nodeSelector"),
-        ({"gpu": "A100"}, "those that its nodeSelector selects are in other node pools"),
+        (
+            {"gpu": "A100"},
+            "those that its nodeSelector selects are in node pool big, whose name comes first",
+        ),
     ],
 )
 def test_a_node_pool_without_a_node_is_told_why(selector: dict[str, str], said: str) -> None:
     pool = GpuNodePool(metadata=ObjectMeta(name="p"), spec=GpuNodePoolSpec(node_selector=selector))
     labels = [{"gpu": "A100", "rack": "1"}, {"gpu": "H100", "rack": "2"}, {}]
-    note = why_empty(pool, labels)
+    note = why_empty(pool, labels, ["big", "default", "default"])
     assert note == f"it has no node: {said}"
     (told,) = validity([], [], note)
     assert (told.status, told.reason, told.message) == ("True", "Accepted", note)
-    assert not why_empty(pool, [])
+    assert not why_empty(pool, [], [])
+
+
+def test_a_project_without_namespaces_is_told_that_it_has_no_pods() -> None:
+    named = ObjectMeta(name="p")
+    told = why_without_pods(GpuProject(metadata=named, spec=GpuProjectSpec(department="d")))
+    assert told == "it lists no namespace, so no pod belongs to it"
+    spec = GpuProjectSpec(department="d", namespaces=["n"])
+    assert not why_without_pods(GpuProject(metadata=named, spec=spec))
+    assert not why_without_pods(GpuDepartment(metadata=named))
 
 
 # -- queues ----------------------------------------------------------------------------------
