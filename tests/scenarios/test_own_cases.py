@@ -92,6 +92,11 @@ def test_rules_on_cases_of_a_tenth_author(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "unseen11"), ids=lambda case: case.id)
+def test_rules_on_cases_of_an_eleventh_author(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
@@ -109,6 +114,7 @@ def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "unseen8")) >= 209
     assert len(cases_in(OWN / "unseen9")) >= 267
     assert len(cases_in(OWN / "unseen10")) >= 287
+    assert len(cases_in(OWN / "unseen11")) >= 257
 
 
 @pytest.mark.parametrize("case", cases_in(OWN / "combined"), ids=lambda case: case.id)
