@@ -90,7 +90,7 @@ def _decide_rounds(snapshot: Snapshot, settings: Settings) -> Plan:
     while rounds.is_next() and not session.is_spent():
         session = _decide_round(rounds.snapshot_after(), settings, is_follow_up=True)
         rounds.add(session.plan(), session.budgets)
-    return rounds.plan()
+    return rounds.plan(session)
 
 
 def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool = False) -> Session:

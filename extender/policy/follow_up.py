@@ -18,6 +18,8 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.placement.same_cards import keep_cards
 from extender.policy.plan import ALL_STAGES, Admission, Eviction, Move, Placement, Plan, State
 from extender.policy.queues.tree import tally_of
+from extender.policy.session import Session
+from extender.policy.spared_moves import SparedMoves
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.gangs import is_satisfied, live_pods
 from extender.state.model import PodView, WorkloadView
@@ -122,14 +124,14 @@ class Rounds:
     def _hold(self, placement: Placement) -> None:
         self.nodes.hold(self.nodes.cards.ix[placement.node], placement.pod.demand, placement.cards)
 
-    def plan(self) -> Plan:
-        """The merged plan of all rounds."""
+    def plan(self, last: Session) -> Plan:
+        """The merged plan of all rounds; `last` is the session of the last one."""
         first = self._plans[0]
         if not any(map(_has_victims, self._plans)):
             # Nothing was taken back from the first plan, so it is complete.
             return first
         net = _NetChange(self)
-        net.compare()
+        net.compare(last)
         found = Plan(shares=first.shares, drops=list(self.drops()))
         found.admissions, found.evictions, found.moves = net.admissions, net.evictions, net.moves
         found.waits = dict(sorted(self._waits(net)))
@@ -243,8 +245,8 @@ class _NetChange:
     _victims: dict[str, Eviction | Move] = field(default_factory=dict)
     _ends_at: dict[str, PodView] = field(default_factory=dict)
 
-    def compare(self) -> None:
-        """Compute the difference."""
+    def compare(self, last: Session) -> None:
+        """Compute the difference; `last` is the session of the last round."""
         rounds = self.rounds
         for each in rounds.evictions():
             self._victims.setdefault(each.pod.uid, each)
@@ -255,6 +257,12 @@ class _NetChange:
         for before, _ in changes:
             self._keep_place(before, ends)
         at_once = rounds.started_at_once()
+        members = [(pod, before) for before, _ in changes for pod in before.pods]
+        waiting = ends.keys() - at_once
+        SparedMoves(last, ends).run(
+            ((p, w) for p, w in members if p.state == "bound" and p.uid in self._victims),
+            ((p, w) for p, w in members if p.state == "gated" and p.uid in waiting),
+        )
         pods = chain.from_iterable(before.pods for before, _ in changes)
         # A pod that starts at once keeps its cards, which are free now.
         later = (p for p in pods if p.uid in self._victims or p.state == "gated")

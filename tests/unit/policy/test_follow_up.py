@@ -75,6 +75,37 @@ def test_a_victim_that_has_another_place_in_the_end_moves_there() -> None:
     assert [move.beneficiary for move in outcome.plan.moves] == ["default/first"]
 
 
+def protected_young_work(own: Entry) -> Entry:
+    """The owner may reclaim from `high` alone, which then preempts `low`."""
+    return entry(
+        nodes=[{"name": "n0", "gpus": 1, "labels": {"x": "y"}}, {"name": "n1", "gpus": 1}],
+        queues=[
+            {"name": "owner", "gpu": {"quota": 1}},
+            {"name": "b", "reclaimMinRuntime": 600},
+        ],
+        jobs=[
+            one("high", "b", "n0", runningFor=1000),
+            one("low", "b", "n1", priority=25, runningFor=100),
+            own,
+        ],
+    )
+
+
+def test_a_victim_stays_where_its_beneficiary_fits_the_place_that_it_would_move_to() -> None:
+    outcome = first_cycle(protected_young_work(one("own", "owner")))
+    after = {id_: (now.status, now.node) for id_, now in outcome.after.items()}
+    assert after["high/t"] == ("running", "n0")
+    assert after["low/t"][0] == "evicted"
+    assert after["own/t"] == ("nominated", "n1")
+    assert [each.beneficiary for each in outcome.plan.evictions] == ["default/own"]
+
+
+def test_a_victim_moves_where_its_beneficiary_does_not_fit_the_other_place() -> None:
+    outcome = first_cycle(protected_young_work(one("own", "owner", only={"x": "y"})))
+    assert outcome.after["high/t"].is_moved
+    assert outcome.after["own/t"].node == "n0"
+
+
 def test_a_stale_gang_that_fits_elsewhere_as_a_whole_moves_there_for_no_other_workload() -> None:
     tasks = [
         {"name": "t0", "gpu": 1, "state": "running", "node": "n0"},
