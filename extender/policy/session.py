@@ -115,7 +115,11 @@ class Session:
     def why_barred(self, pending: Pending, pool: str) -> Refused | None:
         """Why the workload may start nowhere in the pool while a reservation stands; None if it
         may."""
-        return self.why_kept(pending, pool) if self.reservations.bars(pending, pool) else None
+        kept = self.reservations.in_pool(pool)
+        if kept is None or not self.reservations.bars(pending, pool):
+            return None
+        why = f"it would take the part of its project's share that {kept.key} needs"
+        return Refused(Reason.WAITING_FOR_TURN, f"{pending.workload.key}: {why}, which is blocked")
 
     def why_kept(self, pending: Pending, pool: str) -> Refused | None:
         """Why the workload waits while the pool has a reservation for another one."""

@@ -33,7 +33,14 @@ def test_small_work_of_unknown_length_does_not_take_what_a_blocked_gang_needs() 
     assert not statuses(plan)
     refused = plan.waits["ns/small"]
     assert refused.reason is Reason.WAITING_FOR_TURN
-    assert refused.detail == "ns/small: its place is kept for ns/gang, which is blocked"
+    assert "it would take the part of its project's share that ns/gang needs" in refused.detail
+
+
+def test_no_place_is_said_to_be_kept_where_no_card_is_free() -> None:
+    cluster = one_node(0, run=1000)
+    cluster.job("gang", "a", pods=8, age=500)
+    cluster.job("small", "a", age=100)
+    assert "kept" not in allocated(cluster).waits["ns/small"].detail
 
 
 def test_work_that_ends_before_the_gang_can_start_may_pass() -> None:
