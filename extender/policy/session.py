@@ -118,8 +118,8 @@ class Session:
         kept = self.reservations.in_pool(pool)
         if kept is None or not self.reservations.bars(pending, pool):
             return None
-        why = f"it would take the part of its project's share that {kept.key} needs"
-        return Refused(Reason.WAITING_FOR_TURN, f"{pending.workload.key}: {why}, which is blocked")
+        why = f"what it needs of its project's share is kept for {kept.key}, which is blocked"
+        return Refused(Reason.WAITING_FOR_TURN, f"{pending.workload.key}: {why}")
 
     def why_kept(self, pending: Pending, pool: str) -> Refused | None:
         """Why the workload waits while the pool has a reservation for another one."""
