@@ -79,6 +79,7 @@ class Rounds:
             placed=placed,
             promised=placed - self.started_at_once() - moved,
             moved=moved,
+            dropped=frozenset(self.drops()),
         )
 
     def _placed(self) -> Iterator[str]:

@@ -47,7 +47,8 @@ def resolve_nominations(session: Session) -> None:
             session.sim.unhold(ix, pod, pod.cards)
     for nomination in nominations:
         key, draft = nomination.workload.key, session.draft
-        moment = _hold_when_free(session, nomination)
+        is_dropped = key in session.snapshot.dropped
+        moment = None if is_dropped else _hold_when_free(session, nomination)
         if moment == "now":
             placements = [Placement(pod, pod.node, pod.cards) for pod in nomination.pods]
             session.confirm(nomination.workload, placements, "reserved")

@@ -106,6 +106,36 @@ def test_a_victim_moves_where_its_beneficiary_does_not_fit_the_other_place() -> 
     assert outcome.after["own/t"].node == "n0"
 
 
+def scarce_cpu() -> Entry:
+    """Two nominations and a running pod use the CPU of n0; `new` takes the place of `old`. On n1 a
+    borrower is evicted, so that a second round follows."""
+    on_n0, on_n1 = ({"kubernetes.io/hostname": name} for name in ("n0", "n1"))
+    jobs = [
+        one("half", "o", "n0", gpu="0.5", priority=100, runningFor=9),
+        one("old", "l", "n0"),
+        one("kept", "p", "n0"),
+        one("new", "o", gpu="0.5", only=on_n0),
+        one("borrows", "l", "n1", runningFor=90),
+        one("owner", "z", only=on_n1),
+    ]
+    tasks = {job["name"]: job["tasks"][0] for job in jobs}
+    tasks["half"]["cards"] = ["3"]
+    tasks["old"] |= {"state": "nominated", "cards": ["0"]}
+    tasks["kept"] |= {"state": "nominated", "cards": ["1"], "cpu": "4"}
+    return entry(
+        nodes=[{"name": "n0", "gpus": 4, "cpu": "6"}, {"name": "n1", "gpus": 1}],
+        queues=[{"name": name, "gpu": {"quota": 1}} for name in ("o", "p", "z")] + [{"name": "l"}],
+        jobs=jobs,
+    )
+
+
+def test_a_nomination_given_up_in_one_round_takes_nothing_from_others_in_the_next() -> None:
+    outcome = first_cycle(scarce_cpu())
+    assert outcome.plan.drops == ["default/old"]
+    after = [outcome.after[id_].status for id_ in ("kept/t", "new/t", "borrows/t")]
+    assert after == ["bound", "nominated", "evicted"]
+
+
 def test_a_stale_gang_that_fits_elsewhere_as_a_whole_moves_there_for_no_other_workload() -> None:
     tasks = [
         {"name": "t0", "gpu": 1, "state": "running", "node": "n0"},
