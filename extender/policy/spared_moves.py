@@ -50,15 +50,18 @@ class SparedMoves:
 
     def _let_stay(self, pod: PodView, others: Sequence[PodView]) -> None:
         """Return the pod to its old place, if the others on its cards fit elsewhere after that."""
-        sim, ends = self.session.sim, self.ends
+        sim, ends, pools = self.session.sim, self.ends, self.session.snapshot.nodes.pool
         ix, new_ix = (sim.later.cards.ix[node] for node in (pod.node, ends[pod.uid].node))
+        if pools[ix] != pools[new_ix] or not _counts_alike(pod, pod, ends[pod.uid]):
+            # Its queue might lack room for it there.
+            return
         mark = sim.checkpoint()
         sim.evict(new_ix, pod, ends[pod.uid].cards)
         sim.hold(ix, pod, pod.cards)
         in_the_way = _on_cards_of(pod, others, ends) or others
         for other in in_the_way:
             sim.evict(ix, other, ends[other.uid].cards)
-        placed = self._place(in_the_way, self.session.snapshot.nodes.pool[ix])
+        placed = self._place(in_the_way, pools[ix])
         if placed is None or is_over(sim.later, ix):
             sim.rollback(mark)
             return
@@ -71,14 +74,18 @@ class SparedMoves:
         """New placements in which the pods count as much as before; None if there are none."""
         placed = []
         for pod in in_packing_order(pods):
-            placement, end = self.session.places.place_pod(pod, pool, "later"), self.ends[pod.uid]
-            if placement is None:
-                return None
-            # A request in MiB is a larger fraction of a small card than of a large one.
-            if placement.amounts != Placement(pod, end.node, end.cards).amounts:
+            placement = self.session.places.place_pod(pod, pool, "later")
+            if placement is None or not _counts_alike(pod, placement, self.ends[pod.uid]):
                 return None
             placed.append(placement)
         return placed
+
+
+def _counts_alike(pod: PodView, one: PodView | Placement, other: PodView) -> bool:
+    """Whether the pod counts as much in both places; a request in MiB is a larger fraction of a
+    small card than of a large one."""
+    amounts = [Placement(pod, each.node, each.cards).amounts for each in (one, other)]
+    return amounts[0] == amounts[1]
 
 
 def _on_cards_of(

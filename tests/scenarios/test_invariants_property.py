@@ -64,6 +64,12 @@ def test_they_hold_where_much_runs_and_much_waits() -> None:
         explore(crowded_entries(policies), CYCLES // 10)
 
 
+def test_a_pod_that_stays_instead_of_moving_to_another_pool_breaks_no_limit() -> None:
+    for clusters in (crowded_entries(), wide_entries()):
+        for entry in drawn(clusters, 25, 522):
+            _run_drawn(entry, Victims())
+
+
 def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
     """Run clusters, so many at a time, until so many cycles were decided."""
     n_done, start = 0, 0 if IS_REPEATED else time.time_ns()
