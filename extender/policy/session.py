@@ -118,7 +118,7 @@ class Session:
         kept = self.reservations.in_pool(pool)
         if kept is None or not self.reservations.bars(pending, pool):
             return None
-        why = f"what it needs of its project's share is kept for {kept.key}, which is blocked"
+        why = f"its project's share has no room for it beside {kept.key}, which waits ahead of it"
         return Refused(Reason.WAITING_FOR_TURN, f"{pending.workload.key}: {why}")
 
     def why_kept(self, pending: Pending, pool: str) -> Refused | None:

@@ -34,7 +34,7 @@ IS_REPEATED = "BALLAST_CYCLES" not in os.environ
 #: Needless victims per thousand, in the clusters that Hypothesis draws and in those drawn evenly,
 #: which are fuller: there more plans meet in one cycle.
 MOST_NEEDLESS = 5
-MOST_NEEDLESS_EVENLY = 15
+MOST_NEEDLESS_EVENLY = 20
 #: Per thousand, where reclaim may move what has another place: pods that run again at rest.
 MOST_IN_VAIN = 5
 #: Clusters between two looks at how many cycles they took.

@@ -33,7 +33,7 @@ def test_small_work_of_unknown_length_does_not_take_what_a_blocked_gang_needs() 
     assert not statuses(plan)
     refused = plan.waits["ns/small"]
     assert refused.reason is Reason.WAITING_FOR_TURN
-    assert "what it needs of its project's share is kept for ns/gang" in refused.detail
+    assert "its project's share has no room for it beside ns/gang" in refused.detail
 
 
 def test_no_place_is_said_to_be_kept_where_no_card_is_free() -> None:
