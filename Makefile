@@ -78,6 +78,9 @@ kubeflow: setup ## make Kubeflow's operators for the tests of jobs, once, outsid
 argo: setup ## make Argo's workflow-controller for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) argo
 
+tekton: setup ## make Tekton's controller for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) tekton
+
 jupyterhub: setup ## install JupyterHub with KubeSpawner for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) jupyterhub
 

@@ -74,15 +74,17 @@ def owner_leaves(scene: Scene) -> None:
     scene.cluster.kubectl("delete", "job", "owner", "-n", "team-b")
 
 
-async def end(scene: Scene, labels: Labels, exit_code: int) -> None:
-    """The running pods with these labels end, as a kubelet would tell."""
-    phase = "Failed" if exit_code else "Succeeded"
-    ended = {"terminated": {"exitCode": exit_code} | _TIMES}
+async def end(scene: Scene, labels: Labels, exit_code: int, *, only: str = "") -> None:
+    """The running pods with these labels end, as a kubelet would tell; with `only`, just their
+    containers whose names begin so."""
+    phase = "Running" if only else "Failed" if exit_code else "Succeeded"
+    ended = {"ready": False, "state": {"terminated": {"exitCode": exit_code} | _TIMES}}
     for pod in pods(scene, labels):
         if pod["status"]["phase"] != "Running":
             continue
         statuses = [
-            each | {"ready": False, "state": ended} for each in pod["status"]["containerStatuses"]
+            each | (ended if each["name"].startswith(only) else {})
+            for each in pod["status"]["containerStatuses"]
         ]
         body = {"status": {"phase": phase, "containerStatuses": statuses}}
         name = pod["metadata"]["name"]
