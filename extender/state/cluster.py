@@ -32,7 +32,7 @@ from extender.state.fleet.fleet import Fleet
 from extender.state.fleet.foreign import ForeignPod
 from extender.state.fleet.inventory import Differences
 from extender.state.ledger_intake import LedgerIntake
-from extender.state.model import Amounts, PodView, WorkloadView
+from extender.state.model import Amounts, Bystanders, PodView, WorkloadView
 from extender.state.nodes import NodeTable, RowIndex
 from extender.state.pod_intake import PodIntake
 from extender.state.pods.claims import VolumeView
@@ -196,6 +196,7 @@ class ClusterState:
             held_lately=self._held_lately,
             kept=frozenset(place.node for place in self.kept_places()),
             tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
+            bystanders=self._bystanders(),
         )
 
     def version(self) -> object:
@@ -204,7 +205,7 @@ class ClusterState:
         It ignores the time, past use, and resource versions.
         """
         changes = self._fleet.n_changes, self._workloads.n_changes, self._queues.n_changes
-        return changes, self._topologies.levels, self._budgets_left()
+        return changes, self._topologies.levels, self._budgets_left(), self._bystanders()
 
     def has_synced(self, kind: type) -> bool:
         """Whether the initial list of the kind has been delivered in full."""
@@ -389,6 +390,12 @@ class ClusterState:
         self._workloads.validate()
         self._workloads.validate_tally(self._fleet.table(), self._fleet.n_reshaped)
         self._upkeep.validate(uids)
+
+    def _bystanders(self) -> tuple[Bystanders, ...]:
+        """The pods without a row that the affinity of pending or running pods may select."""
+        picky = self._workloads.tally_in(self._fleet.table(), self._fleet.n_reshaped).picky
+        namespaces = {key.partition("/")[0] for key in picky}
+        return self._fleet.bystanders(namespaces) if namespaces else ()
 
     def _budgets_left(self) -> dict[str, int]:
         """What budgets still allow once the pods that are about to be evicted are subtracted."""

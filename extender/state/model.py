@@ -51,16 +51,29 @@ PoolPolicy = Literal["fairshare", "demand-weighted", "priority"]
 PlacementRule = Literal["binpack", "spread", "fgd", "best-fit", "first-fit"]
 
 
+#: Labels of a pod, by key.
+Labels = tuple[tuple[str, str], ...]
+
+
 class PodTerm(Struct, frozen=True, gc=False):
     """One required term of pod (anti-)affinity: it selects pods of the pod's own namespace with all
     `labels`; a topology domain is the nodes with one value of the label `topology_key`."""
 
     topology_key: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
 
-    def matches(self, labels: tuple[tuple[str, str], ...]) -> bool:
+    def matches(self, labels: Labels) -> bool:
         """Whether a pod of the namespace with these labels is selected."""
         return set(self.labels) <= set(labels)
+
+
+class Bystanders(Struct, frozen=True, gc=False):
+    """`n_pods` bound pods without a row, with equal labels, on a node with these labels."""
+
+    namespace: str
+    labels: Labels
+    node_labels: Mapping[str, str]
+    n_pods: int
 
 
 class Constraints(Struct, frozen=True, gc=False):

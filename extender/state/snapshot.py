@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from extender.api.kinds import CardShare
-from extender.state.model import Amounts, PoolView, QueueView, WorkloadView
+from extender.state.model import Amounts, Bystanders, PoolView, QueueView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.tally import Tally
 
@@ -23,7 +23,8 @@ class Snapshot:
     are UIDs of pods that earlier rounds of the cycle placed, which run in this snapshot but not yet
     in the cluster; `moved` are UIDs of pods that these rounds move, and `promised` those of the
     other ones that will not start at once; `dropped` are keys of workloads whose nominations they
-    drop. A simulation may change `nodes`, which belongs to this snapshot; everything else is shared
+    drop. `bystanders` are the bound pods without a row in namespaces of pods with (anti-)affinity.
+    A simulation may change `nodes`, which belongs to this snapshot; everything else is shared
     and constant.
     """
 
@@ -42,3 +43,4 @@ class Snapshot:
     promised: Collection[str] = frozenset()
     moved: Collection[str] = frozenset()
     dropped: Collection[str] = frozenset()
+    bystanders: Collection[Bystanders] = ()

@@ -4,8 +4,9 @@ A term selects the pods of its owner's namespace that have all its labels. Its t
 the nodes into domains. An affinity term requires a selected pod, a peer, in the owner's domain. If
 there is no peer anywhere, a pod that its own term selects may start as the bootstrap pod. An
 anti-affinity term keeps its owner and the selected pods in different domains. The rules are
-kube-scheduler's (`plugins/interpodaffinity`). Nothing is counted if no pod of the snapshot has a
-term, or for anti-affinity terms that select no pod.
+kube-scheduler's (`plugins/interpodaffinity`). Pods without a row count as well, but their own terms
+are left to it. Nothing is counted if no pod of the snapshot has a term, or for anti-affinity terms
+that select no pod.
 """
 
 from array import array
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 
 from extender.policy.placement.simulation import Moment
 from extender.policy.queues.tree import tally_of
-from extender.state.model import PodTerm, PodView
+from extender.state.model import Labels, PodTerm, PodView
 from extender.state.snapshot import Snapshot
 
 
@@ -60,7 +61,7 @@ class PodAffinity:
         # By namespace and the first label that the term requires, None for a term without labels.
         self._by_label: dict[tuple[str, tuple[str, str] | None], list[CountedTerm]] = {}
         # By namespace and labels, so that many pods with the same labels cost one pass.
-        self._selecting_cache: dict[tuple[str, tuple[tuple[str, str], ...]], list[CountedTerm]] = {}
+        self._selecting_cache: dict[tuple[str, Labels], list[CountedTerm]] = {}
         # A pod with no peer anywhere at this moment may be the bootstrap pod.
         self._bootstrap_moment: Moment = "now"
         self._read(snapshot)
@@ -133,16 +134,7 @@ class PodAffinity:
 
     def terms_selecting(self, pod: PodView) -> Sequence[CountedTerm]:
         """The terms, of all pods, that select the pod."""
-        key = pod.namespace, pod.labels
-        found = self._selecting_cache.get(key)
-        if found is None:
-            found = self._selecting_cache[key] = [
-                counted
-                for label in (None, *pod.labels)
-                for counted in self._by_label.get((pod.namespace, label), ())
-                if counted.selects(pod)
-            ]
-        return found
+        return self._selecting(pod.namespace, pod.labels)
 
     def start(self, pods: Iterable[PodView]) -> None:
         """The pods start in this cycle. A bootstrap pod among them needs no nominated peer."""
@@ -231,6 +223,19 @@ class PodAffinity:
         # bootstrap pod because its peers are evicted.
         return counted.selects(pod) and not _has_more(counted.present[self._bootstrap_moment], own)
 
+    def _selecting(self, namespace: str, labels: Labels) -> Sequence[CountedTerm]:
+        """The terms that select a pod of the namespace with these labels."""
+        key = namespace, labels
+        found = self._selecting_cache.get(key)
+        if found is None:
+            found = self._selecting_cache[key] = [
+                counted
+                for label in (None, *labels)
+                for counted in self._by_label.get((namespace, label), ())
+                if counted.term.matches(labels)
+            ]
+        return found
+
     def _bootstrap_domains(self, pod: PodView) -> set[tuple[str, str]]:
         """Domains (label, value) of bootstrap pods placed in this cycle, which have no peer unless
         this pod joins them."""
@@ -254,6 +259,10 @@ class PodAffinity:
                     ix = snapshot.nodes.ix_of(node) if node else None
                     if ix is not None:
                         self.change(ix, pod, 1, is_there_later)
+        for each in snapshot.bystanders if self._known else ():
+            for counted in self._selecting(each.namespace, each.labels):
+                n_pods = each.n_pods, each.n_pods
+                _count(counted.present, each.node_labels, counted.term, n_pods)
         for counted in self._known.values():
             counted.keep_placed(snapshot.placed)
 
@@ -273,6 +282,8 @@ class PodAffinity:
         for workload in snapshot.workloads.values() if self._known else ():
             for pod in workload.pods:
                 needed.update(self.terms_selecting(pod))
+        for each in snapshot.bystanders if self._known else ():
+            needed.update(self._selecting(each.namespace, each.labels))
         self._known = {key: each for key, each in self._known.items() if each in needed}
 
 

@@ -1,6 +1,6 @@
 """Nodes: their cards by the ledger, their hosts, and what pods hold of both."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from msgspec import structs
 
@@ -10,6 +10,7 @@ from extender.state.fleet.device_cards import MAX_CARDS, DeviceCards
 from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
 from extender.state.fleet.host_holds import HostHolds
 from extender.state.fleet.inventory import Differences, Inventory, Known
+from extender.state.model import Bystanders
 from extender.state.nodes import COLUMNS, CardTable, NodeFacts, NodeTable
 from extender.state.pods.facts import PodFacts
 from extender.state.pods.host_hold import HostHold
@@ -125,6 +126,17 @@ class Fleet:
         """How Nodes and GpuNodes differ."""
         self.refresh()
         return self._inventory.differences()
+
+    def bystanders(self, namespaces: Container[str]) -> tuple[Bystanders, ...]:
+        """The bound pods without a row in these namespaces, where their Nodes are known."""
+        hosts = self._inventory.hosts
+        here = (each for each in self._holds.without_row().items() if each[0][0] in namespaces)
+        return tuple(
+            Bystanders(namespace, labels, hosts[node].labels, n)
+            for (namespace, labels), by_node in sorted(here)
+            for node, n in sorted(by_node.items())
+            if node in hosts
+        )
 
     def problems(self) -> Iterable[Problem]:
         """Labels and figures of nodes that are not understood."""

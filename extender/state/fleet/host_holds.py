@@ -1,8 +1,10 @@
 """What pods hold of their nodes besides cards: CPU, memory, pod slots and counted resources."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from extender.state.model import Labels
 from extender.state.pods.host_hold import HostHold
 
 
@@ -23,6 +25,8 @@ class HostHolds:
     def __init__(self) -> None:
         self._of: dict[str, HostHold] = {}
         self._taken: dict[str, Taken] = {}
+        #: Pods without a row: by namespace and labels, how many there are on each node.
+        self._without_row: dict[tuple[str, Labels], Counter[str]] = {}
 
     def set_hold(self, uid: str, hold: HostHold | None) -> tuple[str, ...]:
         """Replace the hold of this key; returns the nodes with changed sums."""
@@ -46,12 +50,18 @@ class HostHolds:
         """Every hold by its key. Callers must not change it."""
         return self._of
 
+    def without_row(self) -> Mapping[tuple[str, Labels], Counter[str]]:
+        """Bound pods without a row: by namespace and labels, how many there are on each node.
+        Callers must not change it."""
+        return self._without_row
+
     def validate(self) -> None:
         """Assert that the stored sums match the holds."""
         fresh = HostHolds()
         for uid, hold in self._of.items():
             fresh.set_hold(uid, hold)
         assert fresh._taken == self._taken
+        assert fresh._without_row == self._without_row
 
     def _add(self, hold: HostHold, sign: int) -> None:
         taken = self._taken.setdefault(hold.node, Taken())
@@ -67,3 +77,11 @@ class HostHolds:
                 taken.counted.pop(resource, None)
         if taken.n_pods == 0:
             del self._taken[hold.node]
+        if hold.namespace:
+            key = hold.namespace, hold.labels
+            by_node = self._without_row.setdefault(key, Counter())
+            by_node[hold.node] += sign
+            if not by_node[hold.node]:
+                del by_node[hold.node]
+            if not by_node:
+                del self._without_row[key]

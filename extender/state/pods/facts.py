@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from extender.api import names
 from extender.api.aliases import (
@@ -30,7 +30,7 @@ from extender.api.objects import (
     PodSpec,
 )
 from extender.api.reasons import Reason, Refused
-from extender.state.model import ANYWHERE, Constraints, ReplicaOf
+from extender.state.model import ANYWHERE, Constraints, Labels, ReplicaOf
 from extender.state.pods.claims import read_claim_names
 from extender.state.pods.constraints import (
     MAX_BYTES,
@@ -40,6 +40,7 @@ from extender.state.pods.constraints import (
     was_released,
 )
 from extender.state.pods.host_hold import HostHold, held_of_host, host_demand
+from extender.state.pods.labels import share_labels
 from extender.state.pods.replicas import read_replica
 from extender.state.pods.restarts import read_restart_policy
 from extender.state.pods.stated import Stated, read_stated
@@ -47,16 +48,12 @@ from extender.state.refusals import Refusals, read_answer, read_refusals
 
 #: Reasons that are longer are not ours.
 _MAX_REASON: Final = 63
-#: How many distinct labels and controllers are shared. Pods of one owner come one after the other
-#: and mostly have the same; a larger table would only keep those of owners long gone.
+#: How many distinct controllers are shared.
 _MAX_SHARED: Final = 4_096
-_labels: dict[tuple[str, str], tuple[str, str]] = {}
 _makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
 #: The API server's default.
 _GRACE_S: Final = 30
-
-Labels = tuple[tuple[str, str], ...]
 
 
 class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
@@ -149,11 +146,14 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
         is_share = self.constraints.delivery == "share"
         return is_preemptible and not (has_plan or self.group or is_share)
 
-    def hold_on(self, node: str) -> HostHold:
+    def hold_on(self, node: str, *, is_foreign: bool) -> HostHold:
         """What the pod holds of the node where it is or is planned, besides cards."""
         cpu_milli = max(self.demand.cpu_milli, self.held_cpu_milli)
         memory_mib = max(self.demand.memory_mib, self.held_memory_mib)
-        return HostHold(node, cpu_milli, memory_mib, self.demand.counted)
+        hold = HostHold(node, cpu_milli, memory_mib, self.demand.counted)
+        if not is_foreign:
+            return hold
+        return structs.replace(hold, namespace=self.namespace, labels=self.labels)
 
 
 def unix_s(moment: datetime | None) -> int:
@@ -203,7 +203,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     stated, problem = read_stated(pod, asked)
     delivery = delivery_of(pod, asked)
     constraints = read_constraints(pod, delivery, asked.gpu_memory_mib)
-    labels = _share_labels(meta.labels or {})
+    labels = share_labels(meta.labels or {})
     problem = problem or _refuse_gate(pod, asked) or _refuse_large(meta, constraints, labels)
     kind, replica = meta.label(names.LABEL_WORKLOAD_KIND), read_replica(meta)
     preemptibility = first_of(meta.labels, PREEMPTIBILITY_LABELS)
@@ -284,15 +284,6 @@ def _refuse_large(
         return None
     text = f"{meta.namespace}/{meta.name}: its {too_large} have more than {MAX_BYTES} bytes"
     return Refused(Reason.INVALID_REQUEST, text)
-
-
-def _share_labels(labels: Mapping[str, str]) -> Labels | None:
-    """The labels by name; equal pairs are one object. None if they are too large to keep."""
-    if sum(len(key) + len(value) for key, value in labels.items()) > MAX_BYTES:
-        return None
-    if len(_labels) >= _MAX_SHARED:
-        _labels.clear()
-    return tuple(_labels.setdefault(pair, pair) for pair in sorted(labels.items()))
 
 
 def _share_maker(meta: ObjectMeta) -> OwnerReference | None:

@@ -10,12 +10,15 @@ from extender.api.objects import Pod
 from extender.api.reasons import Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import UnitError, parse_cpu, parse_memory
+from extender.state.model import Labels
+from extender.state.pods.labels import share_labels
 
 
 class HostHold(Struct, frozen=True, gc=False):
     """What one pod holds of its node besides cards.
 
     `is_lasting`: it has no GPUs, and autoscalers do not count a node that runs it as empty.
+    `namespace` and `labels` are those of a bound pod without a row, which affinity may select.
     """
 
     node: str
@@ -23,6 +26,8 @@ class HostHold(Struct, frozen=True, gc=False):
     memory_mib: int
     counted: tuple[tuple[str, int], ...] = ()
     is_lasting: bool = False
+    namespace: str = ""
+    labels: Labels = ()
 
 
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
@@ -35,6 +40,8 @@ def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
         max(host.memory_mib, memory_mib),
         host.counted,
         is_lasting=_is_lasting(pod),
+        namespace=pod.metadata.namespace,
+        labels=share_labels(pod.metadata.labels or {}) or (),
     )
 
 

@@ -69,11 +69,12 @@ class KeptPods:
         """Update what follows from the pod's facts and rows together."""
         facts = self.facts_of(uid)
         if facts is not None:
-            node = facts.node
-            if uid in self._workloads.facts:
+            node, is_managed = facts.node, uid in self._workloads.facts
+            if is_managed:
                 node, _ = self._workloads.place_of(uid)
                 self._workloads.touch_pod(uid)
-            self._fleet.set_hold(uid, facts.hold_on(node) if node else None)
+            hold = facts.hold_on(node, is_foreign=not is_managed) if node else None
+            self._fleet.set_hold(uid, hold)
         self._upkeep.refresh(uid)
         if facts is not None and facts.node:
             self._fleet.set_lost(facts.node, uid, self._upkeep.lost_cards(uid))

@@ -6,7 +6,8 @@ Most clusters have none or a few, so views carry only these labels and stay smal
 from collections import Counter
 from collections.abc import Iterable, Set
 
-from extender.state.pods.facts import Labels, PodFacts
+from extender.state.model import Labels
+from extender.state.pods.facts import PodFacts
 
 
 class AskedLabels:

@@ -9,11 +9,11 @@ from extender.api import names
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, TopologyConstraint
 from extender.api.reasons import Reason, Refused
 from extender.state.budgets import BudgetIndex
-from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
+from extender.state.model import GroupView, Labels, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
 from extender.state.pods.claims import VolumeView, judge_volumes
 from extender.state.pods.constraints import share
-from extender.state.pods.facts import Labels, PodFacts, unix_s
+from extender.state.pods.facts import PodFacts, unix_s
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.topologies import Topologies

@@ -1,5 +1,6 @@
 """Pod affinity and anti-affinity between pods that run or are placed in the same cycle."""
 
+import dataclasses
 from array import array
 
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.plan import Plan, Settings
-from extender.state.model import ANYWHERE, Constraints, PodTerm
+from extender.state.model import ANYWHERE, Bystanders, Constraints, PodTerm
 from tests.support.snapshot_job import demand_of
 from tests.support.snapshots import Cluster, counts, statuses
 
@@ -36,6 +37,13 @@ def allocated(cluster: Cluster) -> Plan:
     return decide(cluster.snapshot(), Settings(stages=("allocate",)))
 
 
+def allocated_beside(cluster: Cluster, zone: str) -> Plan:
+    """The plan while a pod `app=db` without GPUs runs in the zone."""
+    there = Bystanders("ns", (("app", "db"),), {ZONE: zone}, 1)
+    snapshot = dataclasses.replace(cluster.snapshot(), bystanders=(there,))
+    return decide(snapshot, Settings(stages=("allocate",)))
+
+
 def nodes(plan: Plan) -> dict[str, str]:
     return {p.pod.name: p.node for a in plan.admissions for p in a.placements}
 
@@ -53,6 +61,24 @@ def test_affinity_waits_where_no_such_pod_runs() -> None:
     plan = allocated(cluster)
     assert not statuses(plan)
     assert plan.waits["ns/web"].reason is Reason.POD_AFFINITY_UNMET
+
+
+def test_affinity_is_met_by_a_pod_without_gpus() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job("web", "a", constraints=beside(ZONE, app="db"))
+    assert nodes(allocated_beside(cluster, "west")) == {"web-0": "n1"}
+
+
+def test_anti_affinity_keeps_away_from_a_pod_without_gpus() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job("web", "a", 2, constraints=apart(ZONE, app="db"))
+    assert nodes(allocated_beside(cluster, "east")) == {"web-0": "n1"}
+
+
+def test_the_first_of_its_kind_joins_a_pod_without_gpus_that_is_like_it() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job("db", "a", labels={"app": "db"}, constraints=beside(ZONE, app="db"))
+    assert nodes(allocated_beside(cluster, "west")) == {"db-0": "n1"}
 
 
 def test_affinity_to_ones_own_kind_lets_the_first_choose() -> None:
