@@ -64,8 +64,6 @@ SLICE_S: Final = 0.002
 
 #: Longest delay between tries: a program must work again within a minute of the API server.
 BACKOFF_CAP_S: Final = 10.0
-#: Seconds between two tries to list a kind that the API server has ceased to serve.
-ABSENT_S: Final = 30.0
 #: After this many watches that broke off at one version, list again: the next event breaks them.
 MAX_BROKEN_WATCHES: Final = 3
 #: Up to this many objects, a list is faster than waiting for a watch's bookmark.
@@ -154,6 +152,8 @@ class Reflector(Generic[T]):
         self._moved = asyncio.Event()
         self._slice_ends = 0.0
         self._refused_since: float | None = None
+        #: Whether the last answer was that a kind, which was listed before, does not exist.
+        self._is_withdrawn = False
         self._heard = _HEARD.labels(resource.plural)
         self._events = {kind: _EVENTS.labels(resource.plural, kind) for kind in _LINE_TYPES}
 
@@ -191,6 +191,7 @@ class Reflector(Generic[T]):
             try:
                 await self._list()
                 self._refused_since = None
+                self._is_withdrawn = False
                 await self._follow_until_wanted()
                 continue
             except Unauthorized as error:
@@ -198,11 +199,6 @@ class Reflector(Generic[T]):
                 self._note(error)
             except Restored:
                 raise
-            except NotFound as error:
-                if self.is_synced:
-                    await self._wait_until_served(error)
-                    continue
-                self._note(error)
             except KubeError as error:
                 self._note(error)
             except Exception:
@@ -406,23 +402,13 @@ class Reflector(Generic[T]):
             await asyncio.sleep(0)
             self._slice_ends = time.perf_counter() + SLICE_S
 
-    async def _wait_until_served(self, error: KubeError) -> None:
-        """Log once that the API server has ceased to serve the kind; return when it no longer
-        answers so. The objects stay as they were delivered, since a list that fails removes none.
-        """
-        self._note(error)
-        is_absent = True
-        while is_absent:
-            await asyncio.sleep(ABSENT_S)
-            try:
-                await self._current_version()
-            except KubeError as caught:
-                is_absent = isinstance(caught, NotFound)
-            else:
-                is_absent = False
-
     def _note(self, error: KubeError) -> None:
+        """Count and log the failure, but log only once that a kind is no longer served."""
         _FAILURES.labels(self._resource.plural, error.reason).inc()
+        was_withdrawn = self._is_withdrawn
+        self._is_withdrawn = self.is_synced and isinstance(error, NotFound)
+        if was_withdrawn and self._is_withdrawn:
+            return
         _log.warning(
             "list or watch failed",
             resource=self._resource.plural,

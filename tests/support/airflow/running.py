@@ -16,7 +16,7 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.process import Process
 from tests.support.neighbour import Neighbour
 
-MIGRATE_TIMEOUT_S: Final = 120.0
+MIGRATE_TIMEOUT_S: Final = 300.0
 DAY: Final = "2026-01-01"
 DAG: Final = """
 import json
