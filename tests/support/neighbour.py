@@ -1,5 +1,9 @@
 """A program of another project that runs beside a control plane in a test."""
 
+import fcntl
+from pathlib import Path
+from typing import IO
+
 from tests.support.controlplane.process import Process
 
 
@@ -23,3 +27,25 @@ class Neighbour:
     def stop(self) -> None:
         """End it."""
         self._process.kill()
+
+
+class OnlyNeighbour(Neighbour):
+    """A program with a fixed port, so that only one runs on a machine; subclasses say which file is
+    locked meanwhile."""
+
+    _lock_path: Path
+    _lock: IO[str] | None = None
+
+    def start(self) -> None:
+        """Start it, once no other runs."""
+        if self._lock is None:
+            self._lock = self._lock_path.open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        super().start()
+
+    def stop(self) -> None:
+        """End it, and let another one start."""
+        super().stop()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -4,11 +4,10 @@ They are in no registry: BALLAST_YUNIKORN names a folder with the programs `shim
 `admissioncontroller`, built from their sources (`go build ./pkg/cmd/shim`, and the other).
 """
 
-import fcntl
 import json
 import os
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import yaml
 
@@ -17,7 +16,7 @@ from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
-from tests.support.neighbour import Neighbour
+from tests.support.neighbour import OnlyNeighbour
 
 FOLDER: Final = os.environ.get("BALLAST_YUNIKORN", "")
 NAMESPACE: Final = "yunikorn"
@@ -38,14 +37,13 @@ _QUEUES: Final = {
 }
 
 
-class _Program(Neighbour):
-    """One of the programs, with the administrator's rights; only one runs on a machine."""
+class _Program(OnlyNeighbour):
+    """One of the programs, with the administrator's rights."""
 
     def __init__(self, plane: ControlPlane, program: str, settings: dict[str, str]) -> None:
         self._plane = plane
         self._settings = settings
-        self._program = program
-        self._only: IO[str] | None = None
+        self._lock_path = Path(FOLDER) / f".{program}"
         env = os.environ | {"KUBECONFIG": plane.kubeconfig, "NAMESPACE": NAMESPACE}
         log = plane.logs / f"yunikorn-{program}.log"
         self._process = Process(program, [str(Path(FOLDER) / program)], log, env)
@@ -70,20 +68,6 @@ class _Program(Neighbour):
     def _apply(self, body: dict[str, Any]) -> None:
         run_kubectl(self._plane, "apply", "--server-side", "-f-", stdin=json.dumps(body))
 
-    def start(self) -> None:
-        """Start it, once no other runs."""
-        if self._only is None:
-            self._only = (Path(FOLDER) / f".{self._program}").open("w")
-            fcntl.flock(self._only, fcntl.LOCK_EX)
-        self._process.start()
-
-    def stop(self) -> None:
-        """End it."""
-        super().stop()
-        if self._only is not None:
-            self._only.close()
-            self._only = None
-
 
 class Scheduler(_Program):
     """The scheduler."""
@@ -101,7 +85,7 @@ class Scheduler(_Program):
 
 
 class AdmissionController(_Program):
-    """The admission controller, whose webhook fails closed here."""
+    """The admission controller; its webhook fails closed here."""
 
     def __init__(self, plane: ControlPlane, **settings: str) -> None:
         """`settings` are those of `admissionController.filtering`."""

@@ -10,11 +10,10 @@ import pytest
 
 from extender.api import names
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.deployments import opened_with_webhooks, started
+from tests.integration.inference.deployments import opened_with_policies, started
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import Cluster
-from tests.support.installation import MANIFESTS
 from tests.support.yunikorn import FOLDER, AdmissionController, Scheduler
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="no YuniKorn: BALLAST_YUNIKORN names its folder")
@@ -26,15 +25,10 @@ PODS = f"/api/v1/namespaces/{OTHERS}/pods"
 @pytest.fixture
 async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Scene]:
     """Two nodes of four cards, half of them each project's quota, with the policies."""
-    async with opened_with_webhooks(cluster, CARDS, tmp_path) as opened:
-        policies = str(MANIFESTS / "policies")
-        cluster.kubectl("apply", "--server-side", "-k", policies)
+    async with opened_with_policies(cluster, CARDS, tmp_path) as opened:
         opened.plane.make_namespace(OTHERS)
-        try:
-            yield opened
-            await audited.finish()
-        finally:
-            cluster.kubectl("delete", "-k", policies)
+        yield opened
+        await audited.finish()
 
 
 def submit(scene: Scene, namespace: str, name: str, gpus: int, scheduler: str = "") -> str:

@@ -17,6 +17,7 @@ from tests.integration.monitoring.prometheus import Monitoring, monitoring, prog
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.process import Process
+from tests.support.installation import MANIFESTS
 from tests.support.webhook_config import webhooks_in_force
 
 PAGE = Path(__file__).parents[3] / "docs" / "inference.md"
@@ -39,6 +40,18 @@ async def opened_with_webhooks(cluster: Cluster, cards: int, folder: Path) -> As
                 yield opened
         finally:
             webhooks.kill()
+
+
+@asynccontextmanager
+async def opened_with_policies(cluster: Cluster, cards: int, folder: Path) -> AsyncIterator[Scene]:
+    """The same with the admission policies."""
+    policies = str(MANIFESTS / "policies")
+    async with opened_with_webhooks(cluster, cards, folder) as opened:
+        cluster.kubectl("apply", "--server-side", "-k", policies)
+        try:
+            yield opened
+        finally:
+            cluster.kubectl("delete", "-k", policies)
 
 
 class Controllers(Protocol):

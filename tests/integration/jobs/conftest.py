@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.deployments import opened_with_webhooks, started
+from tests.integration.inference.deployments import opened_with_policies, started
 from tests.support import jobset, kubeflow
 from tests.support.argo.running import Argo
 from tests.support.auditor import Auditor
 from tests.support.controllers import SigsController
 from tests.support.controlplane.handles import Cluster
-from tests.support.installation import MANIFESTS
 from tests.support.kubeflow.running import MpiOperator, TrainingOperator
 from tests.support.kuberay.running import KubeRay
 
@@ -20,14 +19,9 @@ from tests.support.kuberay.running import KubeRay
 @pytest.fixture
 async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Scene]:
     """Two nodes of four cards, half of them each project's quota. Ends at rest."""
-    async with opened_with_webhooks(cluster, 4, tmp_path) as opened:
-        policies = str(MANIFESTS / "policies")
-        cluster.kubectl("apply", "--server-side", "-k", policies)
-        try:
-            yield opened
-            await audited.finish()
-        finally:
-            cluster.kubectl("delete", "-k", policies)
+    async with opened_with_policies(cluster, 4, tmp_path) as opened:
+        yield opened
+        await audited.finish()
 
 
 @pytest.fixture

@@ -110,8 +110,8 @@ def fill_quota(scene: Scene) -> None:
 
 
 async def evict(scene: Scene, tekton: Tekton, *, sees_end: bool) -> None:
-    """Evict the only pod of Tekton, whose program has no handler; Tekton sees how it ended, or only
-    that it is gone."""
+    """Evict the only pod of Tekton, as a program without a handler ends; Tekton sees how it ended,
+    or only that it is gone."""
     (pod,) = pods(scene, TEKTON)
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     await scene.until(lambda: told(scene)[0] == "Running", "Tekton to see it")
@@ -300,13 +300,11 @@ async def test_a_task_with_a_volume_starts_beside_the_affinity_assistant_if_ther
     bound = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     async with started(Tekton(scene.plane, tmp_path, coschedule=coschedule)) as tekton:
         pipeline(scene, pipelineSpec=spec, workspaces=bound)
-        if coschedule == "disabled":
-            await scene.until(partial(is_running, scene, "train"), "train to run")
-        else:
+        if coschedule == "workspaces":
             await place_assistant(scene, node)
-            await scene.until(partial(is_running, scene, "train"), "train to run")
-            nodes = (await until_running(scene, 2)).values()
-            assert set(nodes) == {node}
+        await scene.until(partial(is_running, scene, "train"), "train to run")
+        if coschedule == "workspaces":
+            assert set((await until_running(scene, 2)).values()) == {node}
         assert tekton.is_alive
 
 

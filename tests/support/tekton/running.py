@@ -1,9 +1,8 @@
 """The controller of Tekton Pipelines as a process beside a control plane."""
 
-import fcntl
 import os
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import yaml
 
@@ -11,7 +10,7 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import apply_kinds, run_kubectl
 from tests.support.controlplane.ports import free_ports
 from tests.support.controlplane.process import Process
-from tests.support.neighbour import Neighbour
+from tests.support.neighbour import OnlyNeighbour
 from tests.support.tekton import PROGRAM, PROGRAMS, manifests
 
 NAMESPACE: Final = "tekton-pipelines"
@@ -30,18 +29,15 @@ _IMAGES: Final = {
 }
 
 
-class Tekton(Neighbour):
-    """One controller, with the administrator's rights; its webhook and its entrypoint do not run.
-
-    One of its ports is fixed, so only one runs on a machine.
-    """
+class Tekton(OnlyNeighbour):
+    """One controller with the administrator's rights; its webhook and entrypoint do not run."""
 
     def __init__(self, plane: ControlPlane, work: Path, **features: str) -> None:
         """`features` are its feature flags, with underscores."""
         self._plane = plane
         self._work = work
         self._features = {key.replace("_", "-"): value for key, value in features.items()}
-        self._only: IO[str] | None = None
+        self._lock_path = PROGRAMS.folder / ".running"
         probes, profiling = free_ports(2)
         argv = [str(PROGRAMS.path(PROGRAM)), f"--kubeconfig={plane.kubeconfig}", "--disable-ha"]
         argv += [f"--{name}-image={image}" for name, image in _IMAGES.items()]
@@ -74,26 +70,16 @@ class Tekton(Neighbour):
 
     def start(self) -> None:
         """Start it; returns when it runs."""
-        if self._only is None:
-            self._only = (PROGRAMS.folder / ".running").open("w")
-            fcntl.flock(self._only, fcntl.LOCK_EX)
         earlier = self._n_starts()
-        self._process.start()
+        super().start()
         self._process.wait_until(lambda: self._n_starts() >= earlier + N_CONTROLLERS, READY_S)
 
     def pause(self) -> None:
         """End it; it will start again."""
         self._process.kill()
 
-    def stop(self) -> None:
-        """End it."""
-        super().stop()
-        if self._only is not None:
-            self._only.close()
-            self._only = None
-
     def _settings(self) -> list[dict[str, Any]]:
-        """Its ConfigMaps, with these feature flags and without metrics, whose port is fixed."""
+        """Its ConfigMaps, with these feature flags and without metrics, which have a fixed port."""
         found = []
         for file in sorted(manifests().glob("config-*.yaml")):
             for document in yaml.safe_load_all(file.read_text("utf-8")):
