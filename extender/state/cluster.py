@@ -394,8 +394,7 @@ class ClusterState:
     def _bystanders(self) -> tuple[Bystanders, ...]:
         """The pods without a row that the affinity of pending or running pods may select."""
         picky = self._workloads.tally_in(self._fleet.table(), self._fleet.n_reshaped).picky
-        namespaces = {key.partition("/")[0] for key in picky}
-        return self._fleet.bystanders(namespaces) if namespaces else ()
+        return self._fleet.bystanders({key.partition("/")[0] for key in picky})
 
     def _budgets_left(self) -> dict[str, int]:
         """What budgets still allow once the pods that are about to be evicted are subtracted."""

@@ -1,6 +1,6 @@
 """Nodes: their cards by the ledger, their hosts, and what pods hold of both."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
@@ -127,14 +127,13 @@ class Fleet:
         self.refresh()
         return self._inventory.differences()
 
-    def bystanders(self, namespaces: Container[str]) -> tuple[Bystanders, ...]:
+    def bystanders(self, namespaces: Iterable[str]) -> tuple[Bystanders, ...]:
         """The bound pods without a row in these namespaces, where their Nodes are known."""
         hosts = self._inventory.hosts
-        here = (each for each in self._holds.without_row().items() if each[0][0] in namespaces)
         return tuple(
             Bystanders(namespace, labels, hosts[node].labels, n)
-            for (namespace, labels), by_node in sorted(here)
-            for node, n in sorted(by_node.items())
+            for namespace in sorted(namespaces)
+            for (labels, node), n in sorted(self._holds.without_row(namespace).items())
             if node in hosts
         )
 

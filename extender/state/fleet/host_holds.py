@@ -25,8 +25,8 @@ class HostHolds:
     def __init__(self) -> None:
         self._of: dict[str, HostHold] = {}
         self._taken: dict[str, Taken] = {}
-        #: Pods without a row: by namespace and labels, how many there are on each node.
-        self._without_row: dict[tuple[str, Labels], Counter[str]] = {}
+        #: By namespace, how many pods without a row have the same labels and node.
+        self._without_row: dict[str, Counter[tuple[Labels, str]]] = {}
 
     def set_hold(self, uid: str, hold: HostHold | None) -> tuple[str, ...]:
         """Replace the hold of this key; returns the nodes with changed sums."""
@@ -50,10 +50,10 @@ class HostHolds:
         """Every hold by its key. Callers must not change it."""
         return self._of
 
-    def without_row(self) -> Mapping[tuple[str, Labels], Counter[str]]:
-        """Bound pods without a row: by namespace and labels, how many there are on each node.
-        Callers must not change it."""
-        return self._without_row
+    def without_row(self, namespace: str) -> Mapping[tuple[Labels, str], int]:
+        """How many bound pods without a row there are, by their labels and node. Callers must not
+        change it."""
+        return self._without_row.get(namespace, {})
 
     def validate(self) -> None:
         """Assert that the stored sums match the holds."""
@@ -78,10 +78,9 @@ class HostHolds:
         if taken.n_pods == 0:
             del self._taken[hold.node]
         if hold.namespace:
-            key = hold.namespace, hold.labels
-            by_node = self._without_row.setdefault(key, Counter())
-            by_node[hold.node] += sign
-            if not by_node[hold.node]:
-                del by_node[hold.node]
-            if not by_node:
-                del self._without_row[key]
+            counts = self._without_row.setdefault(hold.namespace, Counter())
+            counts[hold.labels, hold.node] += sign
+            if not counts[hold.labels, hold.node]:
+                del counts[hold.labels, hold.node]
+            if not counts:
+                del self._without_row[hold.namespace]
