@@ -24,8 +24,8 @@ _Member = tuple[PodView, WorkloadView]
 
 @dataclass(slots=True)
 class SparedMoves:
-    """`session` is that of the last round, whose simulation holds all pods of `ends`: by UID, where
-    pods are at the end. Pods that a topology confines are left as they are."""
+    """`ends` says by UID where pods are at the end; the simulation of `session`, that of the last
+    round, holds all of them. Pods that a topology confines are left as they are."""
 
     session: Session
     ends: dict[str, PodView]

@@ -22,10 +22,10 @@ class Snapshot:
     between queues. `kept` are the nodes with reservations for successors of moved pods. `placed`
     are UIDs of pods that earlier rounds of the cycle placed, which run in this snapshot but not yet
     in the cluster; `moved` are UIDs of pods that these rounds move, and `promised` those of the
-    other ones that will not start at once; `dropped` are keys of workloads whose nominations they
-    drop. `bystanders` are the bound pods without a row in namespaces of pods with (anti-)affinity.
-    A simulation may change `nodes`, which belongs to this snapshot; everything else is shared
-    and constant.
+    other ones that will not start at once; `dropped` are keys of workloads that lose their
+    nominations in them. `bystanders` are the bound pods without a row in namespaces of pods with
+    (anti-)affinity. A simulation may change `nodes`, which belongs to this snapshot; everything
+    else is shared and constant.
     """
 
     now_s: int

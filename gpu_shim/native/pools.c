@@ -158,11 +158,11 @@ static uint64_t current_pool(void)
         int card = card_of_pool(pool);                                            \
         uint64_t slack = attribute(pool, POOL_RESERVED) - attribute(pool, POOL_USED); \
         uint64_t more = bytes > slack ? table_rounded(bytes - slack) : 0;         \
-        if (!pools_take(card, more))                                            \
+        if (!pools_take(card, more))                                              \
             return CUDA_OUT_OF_MEMORY;                                            \
         int status = (call);                                                      \
         account_give(card, more);                                                 \
-        settle(pool);                                                        \
+        settle(pool);                                                             \
         if (!status)                                                              \
             account_keep(ACCOUNT_BLOCK, *at,                                      \
                          (struct account_item){                                   \
