@@ -136,11 +136,15 @@ demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 lea
 demo-docs: controlplane ## run every command of the documentation as printed, on the demo
 	@$(PY) -m tests.demo.docs
 
-test: controlplane ## run all tests; ARGS="-k name" for some
+test: controlplane ## run the tests; ARGS="-k name" for some
+	$(PY) -m pytest -n $(WORKERS) -m "not thorough" $(ARGS)
+
+test-all: controlplane ## the same with all inputs of tests that `make test` runs on some
 	$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 test-quick: setup ## what needs no control plane, in minutes: unit and property tests
-	$(PY) -m pytest -n $(QUICK_WORKERS) -m "not controlplane" tests/unit tests/property $(ARGS)
+	$(PY) -m pytest -n $(QUICK_WORKERS) -m "not (controlplane or thorough)" tests/unit tests/property \
+	    $(ARGS)
 
 test-crashes: controlplane ## kill every program in the middle of a gang and of a move, five times each
 	BALLAST_CRASH_REPEATS=5 $(PY) -m pytest tests/integration/faults $(ARGS)

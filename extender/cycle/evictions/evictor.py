@@ -4,7 +4,8 @@ As soon as a victim is queued, the model has it as terminating, so no later plan
 relies on it; the rows that the plan wrote reserve what it frees. Right before each eviction, the
 beneficiary must still be pending with the plan's nominations. Otherwise the eviction is dropped,
 the victim keeps running, and the next cycle drops the nominations. If an eviction gets no answer,
-the victim counts as terminating until a live read shows its state.
+the victim counts as terminating until a live read shows its state; if it stays, the eviction is
+sent again, so that the beneficiary keeps its turn.
 
 Evictions start in the plan's order, many at a time. Only the last workload of each project in the
 plan waits for those before it: its eviction may take the project below its share, and would leave
@@ -44,6 +45,8 @@ from extender.usage.meter import UsageMeter
 #: Evictions in flight: one costs the API server as much as several patches, and other pods' writes
 #: wait behind those in flight.
 AT_ONCE: Final = 10
+#: Requests for an eviction that gets no answer and does not happen.
+_ATTEMPTS: Final = 5
 _OVERRULED: Final = "a disruption budget held it back beyond its deadline"
 
 log = structlog.get_logger(__name__)
@@ -192,9 +195,7 @@ class Evictor:
                 return False
             if self._state.pod(turn.eviction.pod.uid) is None:
                 return True  # it ended meanwhile: an eviction would delete it and its logs
-            outcome = await self._end(turn)
-        if outcome == "unknown":
-            outcome = await self._writer.settle(turn.eviction.pod)
+            outcome = await self._end_for_sure(turn)
         if outcome == "refused":
             self._refuse(turn.eviction, group)
         if outcome not in ("done", "gone"):
@@ -204,6 +205,18 @@ class Evictor:
         group.accepted.append(turn.eviction)
         self._tell(turn, group.beneficiary)
         return True
+
+    async def _end_for_sure(self, turn: _Turn) -> Outcome:
+        """As `_end`, again if there is no answer and the pod stays; never `unknown`."""
+        outcome: Outcome = "failed"
+        for _ in range(_ATTEMPTS):
+            outcome = await self._end(turn)
+            if outcome != "unknown":
+                break
+            outcome = await self._writer.settle(turn.eviction.pod)
+            if outcome != "failed" or self._beneficiaries.why_drop(turn.group):
+                break
+        return outcome
 
     async def _end(self, turn: _Turn) -> Outcome:
         """Evict the pod, or delete it if budgets refuse after their deadline."""

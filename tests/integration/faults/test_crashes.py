@@ -1,8 +1,8 @@
 """Killing any program in the middle of a gang of eight or of a move, wherever that leaves things.
 
 After a restart the gang runs whole or not at all, what was to be moved runs, and no row is lost or
-doubled. Each point is tried once; `make test-crashes` tries each five times. Crashes at every write
-under load are in `tests/faults`.
+doubled. `make test-crashes` tries each point five times. Crashes at every write under load are in
+`tests/faults`.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import pytest
 from tests.integration.faults.gang_of_eight import GANG, Scene
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
+from tests.support.thorough import every
 
 REPEATS = int(os.environ.get("BALLAST_CRASH_REPEATS", "1"))
 CONTROL_POINTS = (
@@ -56,7 +57,7 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
-@pytest.mark.parametrize("point", CONTROL_POINTS)
+@pytest.mark.parametrize("point", every(2, CONTROL_POINTS))
 async def test_gang_is_whole_after_the_controller_is_killed(
     scene: Scene, audited: Auditor, point: str, _repeat: int
 ) -> None:
@@ -93,7 +94,7 @@ async def test_gang_is_whole_after_a_part_of_kubernetes_is_killed(
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
-@pytest.mark.parametrize("point", MOVE_POINTS)
+@pytest.mark.parametrize("point", every(2, MOVE_POINTS))
 async def test_moved_pods_run_again_after_the_controller_is_killed(
     scene: Scene, audited: Auditor, point: str, _repeat: int
 ) -> None:

@@ -17,6 +17,7 @@ from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Scene
 from tests.integration.gpu_shim.test_gate import BUSY, in_window
 from tests.support.fakecuda import SECOND, UUID, Run
+from tests.support.thorough import every
 
 MS = 1_000_000
 HERE = Path(__file__).parent
@@ -278,7 +279,7 @@ def compiled(source: str, into: Path, libraries: Path, *flags: str) -> Path:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("tool", ["", "thread"])
+@pytest.mark.parametrize("tool", every(2, ["thread", ""]))
 @pytest.mark.parametrize("age", ["", "FAKECUDA_OLD"], ids=["12.5", "older"])
 async def test_no_capture_is_broken_by_the_helper_thread(
     scene: Scene, tmp_path: Path, tool: str, age: str

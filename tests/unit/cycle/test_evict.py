@@ -272,6 +272,27 @@ async def test_a_pod_leaves_until_the_api_server_says_what_became_of_its_evictio
     stage.state.validate_state()
 
 
+async def test_an_eviction_without_an_answer_that_did_not_happen_is_sent_again() -> None:
+    """Else the nominations would be dropped, and another workload would get what was freed."""
+    stage = Stage(3, ApiServer(away_s=0))
+    stage.api.lost_once = {"v1": stage.victims[1]}
+    stage.start()
+    await asyncio.sleep(30)
+    assert sorted(stage.api.asked) == ["v0", "v1", "v1", "v2"]
+    assert all(map(stage.is_leaving, stage.victims))
+
+
+async def test_an_eviction_is_not_sent_again_for_work_that_is_gone() -> None:
+    stage = Stage(1, ApiServer())
+    stage.api.lost_once = {"v0": stage.victims[0]}
+    stage.start()
+    await asyncio.sleep(5)
+    stage.drop(stage.needy)
+    await asyncio.sleep(60)
+    assert stage.api.asked == ["v0"]
+    assert not stage.is_leaving(stage.victims[0])
+
+
 async def test_a_place_is_kept_until_it_is_known_what_became_of_the_eviction() -> None:
     stage = Stage(1, ApiServer())
     (victim,) = stage.victims

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.long_runs import HOUR_S, LongRun, Source, equal_projects
+from tests.support.thorough import every
 
 _LONG_S = (2 * HOUR_S, 4 * HOUR_S)
 
@@ -46,7 +47,7 @@ class TestEqualProjects:
 class TestPastUse:
     """Shares that past use bends decide what starts, and stop next to nothing."""
 
-    @pytest.mark.parametrize("half_life_h", [1, 168])
+    @pytest.mark.parametrize("half_life_h", every(2, [1, 168]))
     @pytest.mark.parametrize(
         ("weights", "gpus", "lost"),
         [
