@@ -185,38 +185,41 @@ class Evictor:
         group = turn.group
         for other in turn.after:
             await other.is_over.wait()
-        async with self._limit:
-            if group.dry_run is None:
-                group.dry_run = asyncio.ensure_future(self._dry_run(group))
-            await asyncio.shield(group.dry_run)
-            why = group.dropped or self._beneficiaries.why_drop(group)
-            if why:
-                group.drop(why)
-                return False
-            if self._state.pod(turn.eviction.pod.uid) is None:
-                return True  # it ended meanwhile: an eviction would delete it and its logs
-            outcome = await self._end_for_sure(turn)
+        outcome = await self._attempts(turn)
         if outcome == "refused":
             self._refuse(turn.eviction, group)
-        if outcome not in ("done", "gone"):
-            return False
-        if outcome == "gone":
-            return True  # it ended before: an event would blame the beneficiary
-        group.accepted.append(turn.eviction)
-        self._tell(turn, group.beneficiary)
-        return True
+        if outcome == "done":
+            group.accepted.append(turn.eviction)
+            self._tell(turn, group.beneficiary)
+        # A pod that is gone has ended before: an event would blame the beneficiary.
+        return outcome in ("done", "gone")
 
-    async def _end_for_sure(self, turn: _Turn) -> Outcome:
-        """As `_end`, again if there is no answer and the pod stays; never `unknown`."""
+    async def _attempts(self, turn: _Turn) -> Outcome:
+        """What became of the eviction; it is sent again if there is no answer and the pod stays."""
         outcome: Outcome = "failed"
         for _ in range(_ATTEMPTS):
-            outcome = await self._end(turn)
+            async with self._limit:
+                outcome = await self._attempt(turn)
             if outcome != "unknown":
                 break
             outcome = await self._writer.settle(turn.eviction.pod)
-            if outcome != "failed" or self._beneficiaries.why_drop(turn.group):
+            if outcome != "failed":
                 break
         return outcome
+
+    async def _attempt(self, turn: _Turn) -> Outcome:
+        """Evict the pod if its group still is to be evicted; `failed` if it is not."""
+        group = turn.group
+        if group.dry_run is None:
+            group.dry_run = asyncio.ensure_future(self._dry_run(group))
+        await asyncio.shield(group.dry_run)
+        why = group.dropped or self._beneficiaries.why_drop(group)
+        if why:
+            group.drop(why)
+            return "failed"
+        if self._state.pod(turn.eviction.pod.uid) is None:
+            return "gone"  # it ended meanwhile: an eviction would delete it and its logs
+        return await self._end(turn)
 
     async def _end(self, turn: _Turn) -> Outcome:
         """Evict the pod, or delete it if budgets refuse after their deadline."""

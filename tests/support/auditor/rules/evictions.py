@@ -50,7 +50,7 @@ class _Eviction:
     """An evicted pod and its queue at the revision of the eviction.
 
     `is_certain`: the previous write of the pod was the mark, of the same request; else only an
-    event proves that Ballast evicted it.
+    event proves that Ballast evicted it. `waiting`: the priorities of pending pods of its project.
     """
 
     pod: PodSeen
@@ -58,7 +58,7 @@ class _Eviction:
     revision: int
     is_above: bool
     standing: str
-    is_outranked: bool
+    waiting: tuple[int, ...]
     is_kept: bool
 
 
@@ -120,7 +120,7 @@ class Evictions(Rule):
         is_above, standing = self._standing_of(world, step, pod, rows[0][0])
         is_kept = len(world.rows_of(pod.uid)) > len(rows)
         self._open[pod.uid] = _Eviction(
-            pod, is_certain, step.revision, is_above, standing, _is_outranked(world, pod), is_kept
+            pod, is_certain, step.revision, is_above, standing, _waiting(world, pod), is_kept
         )
         if pod.eviction == "PreemptionByScheduler":
             yield from self._close(pod.uid, Reason.PREEMPTED)
@@ -199,8 +199,11 @@ class Evictions(Rule):
             yield Finding("E2", subject, f"{why}, but it is not preemptible")
         if reason in ("", Reason.RECLAIMED) and not case.is_above:
             yield Finding("E2", subject, f"{why} at revision {case.revision}, but {case.standing}")
-        if reason == Reason.PREEMPTED and not case.is_outranked:
-            yield Finding("E2", subject, f"{why}, but nothing of higher priority waits")
+        own = case.pod.priority
+        if reason == Reason.PREEMPTED and not any(each > own for each in case.waiting):
+            by = case.pod.eviction
+            found = f"{by} at revision {case.revision}, own {own}, pending {list(case.waiting)}"
+            yield Finding("E2", subject, f"{why}, but nothing of higher priority waits ({found})")
         # If the pod ended during its eviction, the kept place belongs to its successor.
         is_moved = reason in (Reason.MOVED, Reason.NODE_EMPTIED) and not case.pod.has_ended
         if is_moved and not (case.pod.owner and case.is_kept):
@@ -232,11 +235,9 @@ def _gang(pod: PodSeen) -> str:
     return f"{pod.namespace}/{pod.group}" if pod.group else ""
 
 
-def _is_outranked(world: World, pod: PodSeen) -> bool:
-    return any(
-        other.project == pod.project
-        and other.priority > pod.priority
-        and not other.node
-        and not other.has_ended
+def _waiting(world: World, pod: PodSeen) -> tuple[int, ...]:
+    return tuple(
+        other.priority
         for other in world.pods.values()
+        if other.project == pod.project and not other.node and not other.has_ended
     )
