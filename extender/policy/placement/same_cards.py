@@ -29,7 +29,8 @@ def keep_cards(before: Iterable[PodView], ends: dict[str, PodView]) -> None:
     for uid, pod in ends.items():
         for share in pod.cards:
             held[pod.node, share.index].add(uid)
-    start = {was.uid: was for was in before if was.constraints.delivery != "share"}
+    movable = (was for was in before if was.constraints.delivery != "share")
+    start = {was.uid: was for was in sorted(movable, key=lambda was: was.key)}
     for was in start.values():
         now = ends.get(was.uid)
         if now is None or now.node != was.node or not (was.cards and now.cards):

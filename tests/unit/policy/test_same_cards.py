@@ -67,6 +67,13 @@ def test_parts_of_several_cards_are_exchanged_one_by_one() -> None:
     assert ended(before, *after) == {"a": ((1, 500), (2, 500)), "new": ((0, 500), (2, 500))}
 
 
+def test_of_pods_that_would_exchange_with_the_same_pod_the_first_by_name_does() -> None:
+    before = [on("a", "n0", (0, 500)), on("b", "n0", (0, 500)), on("new", "")]
+    after = on("a", "n0", (1, 500)), on("b", "n0", (2, 500)), on("new", "n0", (0, 500))
+    for listed in (before, before[::-1]):
+        assert ended(listed, *after) == {"a": ((0, 500),), "b": ((2, 500),), "new": ((1, 500),)}
+
+
 def test_other_nodes_stay_as_they_are() -> None:
     before = [on("a", "n0", (0, 500)), on("b", "n1", (0, 1000))]
     after = on("a", "n0", (1, 500)), on("b", "n2", (1, 1000))
