@@ -1,6 +1,7 @@
-"""The part of `make faults` in every run of the test suite: a few minutes, ten kinds of fault.
+"""The part of `make faults` in every run of the test suite: a few minutes, eight kinds of fault.
 
-Restores are in `tests/integration/faults`, without a load.
+Restores, and kills of the extender and the API server, are in `tests/integration/faults`, without a
+load.
 """
 
 import time
@@ -13,8 +14,6 @@ from tests.faults.trial import opened
 SEED: Final = 7
 KINDS: Final = (
     "crashes at writes",
-    "kill serve",
-    "kill kube-apiserver",
     "stop etcd",
     "two leaders",
     "extender and webhooks away",

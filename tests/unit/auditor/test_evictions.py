@@ -103,6 +103,16 @@ def test_preemption_for_a_waiting_pod_of_higher_priority_is_fine() -> None:
     assert story.evict("p0", "Preempted").violations == []
 
 
+def test_preemption_of_a_pod_that_is_older_than_the_webhooks_is_fine() -> None:
+    story = borrowing(quota=2, project="").pod("urgent", priority=75)
+    assert story.evict("p0", "Preempted").violations == []
+
+
+def test_preemption_for_a_pod_of_another_project_breaks_e2() -> None:
+    story = borrowing(quota=2).pod("urgent", priority=75, project="blue")
+    assert story.evict("p0", "Preempted").broken == {"E2"}
+
+
 def test_a_stale_gang_may_always_be_stopped() -> None:
     assert borrowing(quota=9).evict("p0", "GangStale").rest().violations == []
 

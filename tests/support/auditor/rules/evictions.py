@@ -239,5 +239,12 @@ def _waiting(world: World, pod: PodSeen) -> tuple[int, ...]:
     return tuple(
         other.priority
         for other in world.pods.values()
-        if other.project == pod.project and not other.node and not other.has_ended
+        if _is_same_project(other, pod) and not other.node and not other.has_ended
     )
+
+
+def _is_same_project(one: PodSeen, other: PodSeen) -> bool:
+    """A pod that was created before the webhooks has no label: its namespace says the project."""
+    if one.project and other.project:
+        return one.project == other.project
+    return one.namespace == other.namespace
