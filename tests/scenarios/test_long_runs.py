@@ -16,8 +16,6 @@ from tests.support.thorough import all_but
 LONG = cases_in(HERE / "long")
 #: No case needs as many evictions: with more, a run is given up, since it has no end.
 MOST_EVICTIONS = 2000
-
-
 #: Each takes as long as ten of the others.
 SLOW = (
     "long/victims/three-projects-of-mixed-priorities",
@@ -30,11 +28,9 @@ class RestlessError(Exception):
     """A run that evicts without end."""
 
 
-def _is_slow(case: Case) -> bool:
-    return case.id in SLOW
-
-
-@pytest.mark.parametrize("case", all_but(_is_slow, LONG), ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case", all_but(lambda case: case.id in SLOW, LONG), ids=lambda case: case.id
+)
 def test_bars_are_met_and_invariants_hold(case: Case) -> None:
     missed = missed_by(case)
     if case.id not in not_yet():

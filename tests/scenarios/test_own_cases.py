@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.judge.verdict import differences
+from tests.scenarios.judge.verdict import judged
 from tests.scenarios.listed import OWN, cases_in
 
 #: Cases of time slices are read by the tests of the agent.
@@ -14,7 +14,7 @@ LEAST_CASES = 4295
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(OWN)))
 def test_cases_are_decided_as_they_say(file: Path) -> None:
-    found = {case.id: differences(case) for case in cases_in(file)}
+    found = {case.id: judged(case).reasons for case in cases_in(file)}
     assert {id_: reasons for id_, reasons in found.items() if reasons} == {}
 
 

@@ -8,7 +8,7 @@ import pytest
 Value = TypeVar("Value")
 
 
-def every(nth: int, values: Iterable[Value]) -> list[object]:
+def every(nth: int, values: Iterable[object]) -> list[object]:
     """The values; all but every `nth`, beginning with the first, are for `make test-all`."""
     return [_param(value, is_usual=at % nth == 0) for at, value in enumerate(values)]
 

@@ -22,7 +22,7 @@ from tests.support.installation import Installation
 from tests.support.sight import until
 
 #: As many cases with evictions, and without.
-N_OF_EACH: Final = 20
+N_OF_EACH: Final = 25
 DONE_S: Final = 400.0
 
 

@@ -29,11 +29,10 @@ class ApiServer:
     #: The grace period that each eviction states; None: the pod's own.
     graces: list[int | None] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    #: Pods as they are once the API server answers again, after `away_s`; it never answers their
-    #: evictions.
+    #: Pods as they are once the API server answers again, after `away_s`; requests for their
+    #: evictions time out, for those in `answered_again` only the first.
     left: dict[str, Pod | None] = field(default_factory=dict)
-    #: Pods whose first eviction gets no answer and does not happen.
-    lost_once: dict[str, Pod] = field(default_factory=dict)
+    answered_again: set[str] = field(default_factory=set)
     away_s: float = 30.0
     under_way: int = 0
     most_under_way: int = 0
@@ -45,8 +44,8 @@ class ApiServer:
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(self.takes_s)
         self.under_way -= 1
-        is_lost = name in self.lost_once and self.asked.count(name) == 1
-        if is_lost or name in self.left:
+        is_answered = name in self.answered_again and self.asked.count(name) > 1
+        if name in self.left and not is_answered:
             raise Unavailable("no answer")
         if name in self.gone:
             return Gone()
@@ -55,7 +54,7 @@ class ApiServer:
     async def get(self, _: object, name: str, _namespace: str) -> Pod:
         if asyncio.get_running_loop().time() < self.away_s:
             raise Unavailable("etcd is away")
-        if (found := {**self.left, **self.lost_once}[name]) is None:
+        if (found := self.left[name]) is None:
             raise NotFound(name)
         return found
 

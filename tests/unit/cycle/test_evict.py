@@ -275,7 +275,7 @@ async def test_a_pod_leaves_until_the_api_server_says_what_became_of_its_evictio
 async def test_an_eviction_without_an_answer_that_did_not_happen_is_sent_again() -> None:
     """Else the nominations would be dropped, and another workload would get what was freed."""
     stage = Stage(3, ApiServer(away_s=0))
-    stage.api.lost_once = {"v1": stage.victims[1]}
+    stage.api.left, stage.api.answered_again = {"v1": stage.victims[1]}, {"v1"}
     stage.start()
     await asyncio.sleep(30)
     assert sorted(stage.api.asked) == ["v0", "v1", "v1", "v2"]
@@ -284,7 +284,7 @@ async def test_an_eviction_without_an_answer_that_did_not_happen_is_sent_again()
 
 async def test_an_eviction_is_not_sent_again_for_work_that_is_gone() -> None:
     stage = Stage(1, ApiServer())
-    stage.api.lost_once = {"v0": stage.victims[0]}
+    stage.api.left, stage.api.answered_again = {"v0": stage.victims[0]}, {"v0"}
     stage.start()
     await asyncio.sleep(5)
     stage.drop(stage.needy)

@@ -117,21 +117,23 @@ class Evictions(Rule):
             return
         is_certain = pod.uid in self._just_marked and pod.left_after_s <= ONE_REQUEST_S
         self.n_evictions += is_certain
-        is_above, standing = self._standing_of(world, step, pod, rows[0][0])
+        node, row = rows[0]
+        is_above, standing = self._standing_of(world, step, pod, row.project, world.pool_of(node))
+        waiting = tuple(_waiting(world, pod.namespace, row.project))
         is_kept = len(world.rows_of(pod.uid)) > len(rows)
         self._open[pod.uid] = _Eviction(
-            pod, is_certain, step.revision, is_above, standing, _waiting(world, pod), is_kept
+            pod, is_certain, step.revision, is_above, standing, waiting, is_kept
         )
         if pod.eviction == "PreemptionByScheduler":
             yield from self._close(pod.uid, Reason.PREEMPTED)
         elif pod.uid in self._reasons:
             yield from self._close(pod.uid, self._reasons[pod.uid])
 
-    def _standing_of(self, world: World, step: Step, pod: PodSeen, node: str) -> tuple[bool, str]:
+    def _standing_of(
+        self, world: World, step: Step, pod: PodSeen, project: str, pool: str
+    ) -> tuple[bool, str]:
         """(whether a queue is above its quota, in words), by the lower of the present quota and
         that of `lag_s` ago."""
-        pool = world.pool_of(node)
-        project = next((row.project for _, row in world.rows_of(pod.uid)), pod.project)
         department = world.department_of(project)
         levels = (
             ("GpuProject", project, world.projects),
@@ -235,16 +237,12 @@ def _gang(pod: PodSeen) -> str:
     return f"{pod.namespace}/{pod.group}" if pod.group else ""
 
 
-def _waiting(world: World, pod: PodSeen) -> tuple[int, ...]:
-    return tuple(
-        other.priority
-        for other in world.pods.values()
-        if _is_same_project(other, pod) and not other.node and not other.has_ended
-    )
+def _waiting(world: World, namespace: str, project: str) -> Iterator[int]:
+    """Priorities of pending pods of the project; `namespace` is one of its namespaces.
 
-
-def _is_same_project(one: PodSeen, other: PodSeen) -> bool:
-    """A pod that was created before the webhooks has no label: its namespace says the project."""
-    if one.project and other.project:
-        return one.project == other.project
-    return one.namespace == other.namespace
+    A pod that is older than the webhooks has no label of its project.
+    """
+    for pod in world.pods.values():
+        is_own = pod.project == project if pod.project else pod.namespace == namespace
+        if is_own and not pod.node and not pod.has_ended:
+            yield pod.priority
