@@ -134,6 +134,8 @@ LABEL_MONTH: Final = "ballast.dev/month"
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
+#: Kubernetes' `preemptionPolicy` of pods for which no other pod is evicted.
+NEVER_PREEMPTS: Final = "Never"
 
 #: On the mirror pod of a static pod.
 ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"

@@ -246,9 +246,6 @@ def _priority(manifest: Manifest, done: Converted) -> None:
         "kind": "PriorityClass",
         "metadata": {"name": each.name},
         "value": value,
-        # Kueue's priority classes only order its queues, and kube-scheduler does not evict for
-        # them.
-        "preemptionPolicy": "Never",
     }
     if text := each.take("description", ""):
         made["description"] = text

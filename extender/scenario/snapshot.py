@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from extender.api.names import NEVER_PREEMPTS
 from extender.policy.plan import Settings
 from extender.scenario import amounts
 from extender.scenario.budgets import allowed, covers, key_of
@@ -89,6 +90,7 @@ def view_of(job: RunJob, created_at: int, *, is_reversed: bool = False) -> Workl
         user=spec.user,
         tree=None if is_plain(job.tree) else job.tree,
         preemption_delay_s=int(spec.preemption_delay),
+        never_preempts=spec.preemption_policy == NEVER_PREEMPTS,
         waits_since=job.waits_since,
         stale_since=stale_since(job),
         stale_grace_s=_grace_of(job),

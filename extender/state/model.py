@@ -228,7 +228,8 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     but nothing is evicted for it.
     `tree` is its groups, if it has sub-groups or a topology constraint: the root stands for
     the workload, with the same minimum. `user` divides a project's share further, if pods name
-    one. A pending workload evicts nothing in its first `preemption_delay_s` after `waits_since`.
+    one. A pending workload evicts nothing in its first `preemption_delay_s` after `waits_since`,
+    and never anything if `never_preempts`.
     `weight` is its weight in pools that share among workloads.
     `stale_since` is when it fell below its minimum (None: it did not); it may stay below for
     `stale_grace_s` (None: for ever).
@@ -254,6 +255,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     user: str = ""
     tree: GroupView | None = None
     preemption_delay_s: int = 0
+    never_preempts: bool = False
     waits_since: int = 0
     stale_since: int | None = None
     stale_grace_s: int | None = None

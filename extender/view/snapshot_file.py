@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
-from extender.api.names import LABEL_GPU_MODEL
+from extender.api.names import LABEL_GPU_MODEL, NEVER_PREEMPTS
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.scenario.model.case import Case, Settings
 from extender.scenario.model.fleet import (
@@ -266,6 +266,7 @@ class _Writer:
             age=max(0, now_s - workload.created_at),
             running_for=max(0, now_s - min(started)) if started else 0,
             preemption_delay=workload.preemption_delay_s,
+            preemption_policy=NEVER_PREEMPTS if workload.never_preempts else "PreemptLowerPriority",
             stale=self._stale(workload),
             group=_group(workload.tree, workload.min_member),
         )

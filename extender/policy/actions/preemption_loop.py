@@ -96,6 +96,8 @@ class PreemptionLoop:
             return workload.doubt
         if session.draft.is_shrinking(workload.key):
             return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
+        if workload.never_preempts:
+            return _not_yet(pending, "no pod is evicted for it: its preemptionPolicy is Never")
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
             waits_s = workload.preemption_delay_s
             return _not_yet(

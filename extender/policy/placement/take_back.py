@@ -58,7 +58,7 @@ class TakeBack:
         # Within the reclaim band, a project that already holds its quota reclaims nothing.
         before = held[project][GPU] - need[GPU]
         is_in_band = view.reclaim_band_percent > 0 and before >= project.quota[GPU]
-        can_take = view.has_preemption and workload.doubt is None
+        can_take = view.has_preemption and workload.doubt is None and not workload.never_preempts
         can_reclaim = is_entitled and not is_in_band and "reclaim" in settings.stages
         return cls(
             workload,

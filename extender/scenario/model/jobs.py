@@ -13,6 +13,7 @@ from extender.scenario.model.values import (
     Kind,
     Name,
     Natural,
+    PreemptionPolicy,
     Rank,
     Seconds,
     StartState,
@@ -115,6 +116,7 @@ class Job(Written, frozen=True, kw_only=True):
     age: Seconds | None = None
     running_for: Seconds = 0
     preemption_delay: Seconds = 0
+    preemption_policy: PreemptionPolicy = "PreemptLowerPriority"
     stale: Stale | None = None
     deleted: bool = False
     replica_of: str = ""
@@ -158,6 +160,7 @@ class Change(Written, frozen=True, kw_only=True):
     checkpoint: Seconds | UnsetType | None = UNSET
     weight: Weight | UnsetType = UNSET
     preemption_delay: Seconds | UnsetType = UNSET
+    preemption_policy: PreemptionPolicy | UnsetType = UNSET
     stale: Stale | UnsetType | None = UNSET
     deleted: bool | UnsetType = UNSET
 

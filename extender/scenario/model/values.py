@@ -28,6 +28,7 @@ Seconds = (
 Duration = (
     Annotated[int, Meta(ge=1, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
 )
+PreemptionPolicy = Literal["PreemptLowerPriority", "Never"]
 Kind = Literal["interactive", "build", "training", "inference"]
 #: Possible states of a task at the start; a bound one runs when the first cycle begins.
 StartState = Literal["pending", "bound", "running", "nominated", "evicted"]

@@ -66,7 +66,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     `has_read_claims`: it names ResourceClaims, and the webhook has read them for its project.
     `plugin_cards` counts whole cards from the device plugin; `is_mirror`: kubelet made it.
     `held_cpu_milli` and `held_memory_mib` are what kubelet allocated, which may exceed the demand
-    for a while after an in-place resize.
+    for a while after an in-place resize. `never_preempts`: its priority class has
+    `preemptionPolicy: Never`.
     """
 
     uid: str
@@ -105,6 +106,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     plugin_cards: int = 0
     is_mirror: bool = False
     priority_class: str = ""
+    never_preempts: bool = False
     held_cpu_milli: int = 0
     held_memory_mib: int = 0
     grace_s: int = _GRACE_S
@@ -241,6 +243,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         maker=_share_maker(meta),
         placed_reason=_read_placed_reason(pod),
         priority_class=spec.priority_class_name,
+        never_preempts=spec.preemption_policy == names.NEVER_PREEMPTS,
         held_cpu_milli=held[0],
         held_memory_mib=held[1],
         has_read_claims=has_read_claims(pod),

@@ -107,6 +107,7 @@ class Assembly:
             user=users[0] if users else "",
             tree=tree,
             preemption_delay_s=spec.preemption_delay_seconds,
+            never_preempts=any(fact.never_preempts for fact in facts),
             waits_since=min((fact.created_at for fact in facts if _waits(fact)), default=0),
             stale_grace_s=_grace_of(spec) if first.group else None,
             weight=spec.weight or max(fact.stated.weight for fact in facts) or 1,

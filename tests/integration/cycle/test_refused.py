@@ -92,10 +92,6 @@ def names_of(scene: Scene, namespace: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods}
 
 
-def reasons(scene: Scene, namespace: str) -> list[str]:
-    return [reason for reason, _ in scene.events(namespace)]
-
-
 def is_away(scene: Scene) -> bool:
     return "ballast_control_scheduler_away 1.0" in scene.metrics()
 
@@ -120,7 +116,7 @@ async def test_frozen_kube_scheduler_costs_no_job_a_pod(wide: Scene) -> None:
     submit(25, 50)
     await wide.until(lambda: len(names_of(wide, "team-a")) == 50, "50 pods")
     before = names_of(wide, "team-a")
-    await wide.until(lambda: "SchedulerAway" in reasons(wide, "team-a"), "the reason")
+    await wide.until(lambda: "SchedulerAway" in wide.reasons("team-a"), "the reason")
     # The breaker must hold through several trials, one in each third of the bind time-out.
     tried = n_released(wide) + 6
     await wide.until(lambda: n_released(wide) >= tried, "six trials")
@@ -130,7 +126,7 @@ async def test_frozen_kube_scheduler_costs_no_job_a_pod(wide: Scene) -> None:
     assert names_of(wide, "team-a") == before
     jobs = wide.admin.get("/apis/batch/v1/namespaces/team-a/jobs")["items"]
     assert [job["status"].get("failed", 0) for job in jobs] == [0] * 50
-    assert "PlacementRefused" not in reasons(wide, "team-a")
+    assert "PlacementRefused" not in wide.reasons("team-a")
 
 
 async def test_gang_of_bare_pods_stays_whole_when_kube_scheduler_was_away(scene: Scene) -> None:
@@ -149,7 +145,7 @@ async def test_bare_pod_that_is_refused_leaves_its_place_to_others(scene: Scene)
     take_ports(scene)
     notebook = with_port(workloads.bare_pod("notebook", "team-a", 2000))
     scene.admin.post("/api/v1/namespaces/team-a/pods", notebook)
-    await scene.until(lambda: "PlacementRefused" in reasons(scene, "team-a"), "the refusal")
+    await scene.until(lambda: "PlacementRefused" in scene.reasons("team-a"), "the refusal")
     scene.submit_job("team-b", "train", 2, 1000)
     await scene.until_bound("team-b", 2)
     stored = scene.admin.get("/api/v1/namespaces/team-a/pods/notebook")
@@ -167,7 +163,7 @@ async def test_refused_pod_is_planned_again_where_it_can_be_bound(scene: Scene) 
     scene.admin.post(
         "/api/v1/namespaces/team-a/pods", with_port(workloads.bare_pod("a", "team-a", 500))
     )
-    await scene.until(lambda: "PlacementRefused" in reasons(scene, "team-a"), "the refusal")
+    await scene.until(lambda: "PlacementRefused" in scene.reasons("team-a"), "the refusal")
     uid = scene.admin.get("/api/v1/namespaces/team-a/pods/a")["metadata"]["uid"]
     scene.cluster.kubectl("delete", "pod", "port-gpu-node-0001", "-n", "default", "--wait=false")
     await scene.until_bound("team-a", 1)
@@ -183,10 +179,10 @@ async def test_pods_that_are_refused_for_ever_have_no_other_team_evicted(scene: 
     before = names_of(scene, "team-a")
     doomed = with_port(replica_set("doomed", "team-b", 2, 1000))
     scene.admin.post(f"{path}/team-b/replicasets", doomed)
-    await scene.until(lambda: bool(reasons(scene, "team-b")), "the reason")
+    await scene.until(lambda: bool(scene.reasons("team-b")), "the reason")
     await scene.until_decided(5)
     assert names_of(scene, "team-a") == before
-    assert "Reclaimed" not in reasons(scene, "team-a")
+    assert "Reclaimed" not in scene.reasons("team-a")
 
 
 async def test_pod_that_was_refused_twice_has_nothing_evicted_any_more(scene: Scene) -> None:
@@ -247,7 +243,7 @@ async def test_pod_whose_release_another_policy_makes_invalid_keeps_no_place(sce
     try:
         await until_in_use(scene)
         scene.submit_pod("team-a", "frozen", 2000)
-        await scene.until(lambda: "ReleaseRefused" in reasons(scene, "team-a"), "the reason")
+        await scene.until(lambda: "ReleaseRefused" in scene.reasons("team-a"), "the reason")
         (event,) = scene.full_events("team-a")
         assert "ImagePullPolicy" in event["note"]
         await until_no_rows(scene)  # the reason is told first
@@ -291,7 +287,7 @@ async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Sc
     )
     await until_in_use(scene)
     scene.submit_pod("team-a", "frozen", 2000)
-    await scene.until(lambda: "ReleaseRefused" in reasons(scene, "team-a"), "the reason")
+    await scene.until(lambda: "ReleaseRefused" in scene.reasons("team-a"), "the reason")
     scene.submit_job("team-b", "train", 4, 1000)
     await scene.until_bound("team-b", 4)
     assert names_of(scene, "team-a") == {"frozen"}
@@ -304,7 +300,7 @@ async def test_pods_whose_volume_is_missing_evict_no_pod(scene: Scene) -> None:
     before = names_of(scene, "team-b")
     never = with_claim(replica_set("never", "team-a", 2, 1000), "missing")
     scene.admin.post(f"{path}/team-a/replicasets", never)
-    await scene.until(lambda: "ClaimsNotMet" in reasons(scene, "team-a"), "the reason")
+    await scene.until(lambda: "ClaimsNotMet" in scene.reasons("team-a"), "the reason")
     await scene.until_decided(5)
     assert names_of(scene, "team-b") == before
     # It starts as soon as the claim is there and bound.
@@ -335,7 +331,7 @@ async def test_pod_is_planned_where_its_volume_can_be_reached(scene: Scene) -> N
         body = with_claim(workloads.bare_pod(f"on-{number}", "team-a", 500), name)
         scene.admin.post("/api/v1/namespaces/team-a/pods", body)
     await scene.until_bound("team-a", 2)
-    assert "PlacementRefused" not in reasons(scene, "team-a")
+    assert "PlacementRefused" not in scene.reasons("team-a")
     pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
     where = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
     assert where == {"on-0": "gpu-node-0000", "on-1": "gpu-node-0001"}
@@ -374,4 +370,4 @@ async def test_a_pod_whose_volume_is_being_made_is_not_refused(scene: Scene) -> 
     scene.admin.post("/api/v1/persistentvolumes", volume("disk", node))
     bind_open_claim(scene, "home", "disk")
     await scene.until_bound("team-a", 1)
-    assert "PlacementRefused" not in reasons(scene, "team-a")
+    assert "PlacementRefused" not in scene.reasons("team-a")

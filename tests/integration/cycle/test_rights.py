@@ -28,11 +28,6 @@ def add_project(scene: Scene, name: str, **spec: Any) -> None:
     scene.admin.post(f"{workloads.API}/gpuprojects", body)
 
 
-def events_of(scene: Scene, namespace: str, prefix: str) -> set[str]:
-    """Reasons of our events on the namespace's pods of these names."""
-    return {reason for reason, pod in scene.events(namespace) if pod.startswith(prefix)}
-
-
 async def test_a_class_that_the_project_does_not_allow_starts_nothing(scene: Scene) -> None:
     add_project(scene, "strict", allowedPriorityClasses=["ballast-training"])
     group = workloads.pod_group("sly", "strict", 1)
@@ -40,7 +35,7 @@ async def test_a_class_that_the_project_does_not_allow_starts_nothing(scene: Sce
     scene.admin.post(f"{workloads.API}/namespaces/strict/gpupodgroups", group)
     scene.submit_job("strict", "sly", 1, 1000, group="sly")
     await scene.until(
-        lambda: "PriorityClassNotAllowed" in events_of(scene, "strict", "sly"),
+        lambda: "PriorityClassNotAllowed" in scene.reasons("strict", "sly"),
         "an event that says why",
     )
     scene.submit_job("strict", "honest", 1, 1000)
@@ -58,7 +53,7 @@ async def test_what_a_pod_asks_for_as_a_whole_counts_against_its_projects_limit(
     pod["spec"]["resources"] = {"requests": {"cpu": "20"}, "limits": {"cpu": "20"}}
     scene.admin.post("/api/v1/namespaces/small/pods", pod)
     await scene.until(
-        lambda: "OverLimit" in events_of(scene, "small", "big"), "an event that says why"
+        lambda: "OverLimit" in scene.reasons("small", "big"), "an event that says why"
     )
     scene.submit_pod("small", "within", 1000)
     await scene.until_bound("small", 1)
@@ -72,7 +67,7 @@ async def test_more_compute_time_than_the_fraction_starts_nothing(scene: Scene) 
     scene.submit_pod("team-a", "neighbour", 900)
     await scene.until_bound("team-a", 1)
     await scene.until(
-        lambda: "InvalidRequest" in events_of(scene, "team-a", "planned"), "an event that says why"
+        lambda: "InvalidRequest" in scene.reasons("team-a", "planned"), "an event that says why"
     )
     pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
     bound = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")]

@@ -29,10 +29,6 @@ def bound_on(scene: Scene, project: str) -> dict[str, str]:
     }
 
 
-def reasons(scene: Scene, namespace: str) -> set[str]:
-    return {reason for reason, _ in scene.events(namespace)}
-
-
 async def leave_one_card_on_each_node(scene: Scene) -> None:
     """Team-a runs a pod on each of two nodes, which have a free card each."""
     names = [f"small-{at}" for at in range(4)]
@@ -57,8 +53,8 @@ async def test_pod_is_moved_so_that_a_bigger_one_fits(scene: Scene) -> None:
     assert set(after.values()) == {"gpu-node-0000", "gpu-node-0001"} - {
         bound_on(scene, "team-b")["big"]
     }
-    await scene.until(lambda: "Moved" in reasons(scene, "team-a"), "the event Moved")
-    assert "Reclaimed" not in reasons(scene, "team-a")
+    await scene.until(lambda: "Moved" in scene.reasons("team-a"), "the event Moved")
+    assert "Reclaimed" not in scene.reasons("team-a")
 
 
 async def test_pods_under_a_disruption_budget_are_not_moved(scene: Scene) -> None:
@@ -77,7 +73,7 @@ async def test_pods_under_a_disruption_budget_are_not_moved(scene: Scene) -> Non
         nodes = scene.get("gpunodes")["items"]
         return [row["state"] == "nominated" for node in nodes for row in node["spec"]["rows"]]
 
-    await scene.until(lambda: bool(reasons(scene, "team-b")), "a reason to wait")
+    await scene.until(lambda: bool(scene.reasons("team-b")), "a reason to wait")
     assert "ballast_control_eviction_refusals_total 0.0" in scene.metrics()
     await scene.until(lambda: is_nominated() == [False, False], "no place is kept")
     assert bound_on(scene, "team-a") == before
@@ -90,8 +86,33 @@ async def test_work_of_higher_priority_takes_from_its_own_project(scene: Scene) 
     await scene.until_bound("team-b", 2)
     scene.submit_job("team-a", "urgent", 1, 1000, priority_class="ballast-interactive")
     await scene.until(lambda: "urgent" in bound_on(scene, "team-a"), "the urgent pod")
-    await scene.until(lambda: "Preempted" in reasons(scene, "team-a"), "the event Preempted")
-    assert not reasons(scene, "team-b") & {"Reclaimed", "Preempted", "Moved"}
+    await scene.until(lambda: "Preempted" in scene.reasons("team-a"), "the event Preempted")
+    assert not scene.reasons("team-b") & {"Reclaimed", "Preempted", "Moved"}
+
+
+async def test_work_of_a_class_that_never_preempts_waits_and_goes_first(scene: Scene) -> None:
+    patient = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "patient"},
+        "value": 90,
+        "preemptionPolicy": "Never",
+    }
+    scene.admin.post("/apis/scheduling.k8s.io/v1/priorityclasses", patient)
+    scene.submit_job("team-a", "low", 2, 1000, priority_class="ballast-training")
+    scene.submit_job("team-b", "other", 2, 1000)
+    await scene.until_bound("team-a", 2)
+    await scene.until_bound("team-b", 2)
+    scene.submit_job("team-a", "patient", 1, 1000, priority_class="patient")
+    await scene.until(lambda: bool(scene.reasons("team-a", "patient")), "an event on patient")
+    scene.submit_job("team-a", "urgent", 1, 1000, priority_class="ballast-interactive")
+    await scene.until(lambda: "urgent" in bound_on(scene, "team-a"), "the urgent pod")
+    assert "patient" not in bound_on(scene, "team-a")
+    scene.cluster.kubectl("delete", "job", "low", "urgent", "-n", "team-a", "--wait=false")
+    await scene.until(lambda: "patient" in bound_on(scene, "team-a"), "the patient pod")
+    evicted = [pod for reason, pod in scene.events("team-a") if reason == "Preempted"]
+    assert len(evicted) == 1, evicted
+    assert evicted[0].startswith("low"), evicted
 
 
 async def test_gang_that_stays_below_its_minimum_is_taken_down_whole(scene: Scene) -> None:
@@ -103,4 +124,4 @@ async def test_gang_that_stays_below_its_minimum_is_taken_down_whole(scene: Scen
     await scene.until_bound("team-a", 2)
     scene.cluster.kubectl("delete", "pod", "b", "-n", "team-a", "--wait=false")
     await scene.until_bound("team-a", 0)
-    await scene.until(lambda: "GangStale" in reasons(scene, "team-a"), "the event GangStale")
+    await scene.until(lambda: "GangStale" in scene.reasons("team-a"), "the event GangStale")

@@ -113,6 +113,10 @@ class Scene:
             if event["regarding"]["kind"] != "Job"
         ]
 
+    def reasons(self, namespace: str, prefix: str = "") -> set[str]:
+        """Reasons of our events on the namespace's pods whose names begin so."""
+        return {reason for reason, pod in self.events(namespace) if pod.startswith(prefix)}
+
     def full_events(self, namespace: str) -> list[Any]:
         """Our events in the namespace, as they are stored."""
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"

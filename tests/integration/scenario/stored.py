@@ -338,6 +338,7 @@ def _is_plain_job(case: Case, job: Job) -> bool:
     return (
         any(queue.name == job.queue for queue in case.queues)
         and not (job.node_pools or job.stale or job.preemption_delay or job.expected_run)
+        and job.preemption_policy == "PreemptLowerPriority"
         and not (job.group.children or job.group.topology or job.group.min_groups)
         and 1 <= least <= n
         and all(_is_plain_task(task) for task in job.tasks)

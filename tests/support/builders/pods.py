@@ -138,6 +138,10 @@ class PodBuilder(Builder):
         self._spec = replace(self._spec, priority=priority)
         return self
 
+    def preemption_policy(self, policy: str) -> Self:
+        self._spec = replace(self._spec, preemption_policy=policy)
+        return self
+
     def preemptibility(self, word: str) -> Self:
         return self.labels({names.LABEL_PREEMPTIBILITY: word})
 

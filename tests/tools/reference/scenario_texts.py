@@ -23,6 +23,7 @@ _CHANGE: Final = {
     "checkpoint": "as of a job",
     "weight": "as of a job",
     "preemptionDelay": "as of a job",
+    "preemptionPolicy": "as of a job",
     "stale": "as of a job",
     "deleted": "as of a job",
 }
@@ -161,6 +162,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "age": "seconds since it was created; null: one minute more for each place in the list",
         "runningFor": "seconds since its running tasks started",
         "preemptionDelay": "seconds that it waits before anything is evicted for it",
+        "preemptionPolicy": "`PreemptLowerPriority`; `Never`: nothing is evicted or moved for it",
         "stale": "that the gang is below its minimum, and since when",
         "deleted": "true: an evicted task is gone instead of waiting again",
         "replicaOf": "name that all replicas of one Deployment or the like have; needs `floor`",

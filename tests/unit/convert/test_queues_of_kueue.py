@@ -28,7 +28,8 @@ def test_kueue_cluster_queue_becomes_project_flavor_pool_and_cohort_department()
     assert job["metadata"]["labels"] == {"mine": "x"}
     assert "suspend" not in job["spec"]
     assert job["spec"]["template"]["spec"]["priorityClassName"] == "high"
-    assert of_kind(done, "PriorityClass")["high"]["value"] == 90
+    high = of_kind(done, "PriorityClass")["high"]
+    assert (high["value"], high.get("preemptionPolicy")) == (90, None)
     told = lost(done)
     for word in ("lendingLimit=2", "pods", "StrictFIFO", "spec.preemption", "spec.nodeTaints"):
         assert any(word in each for each in told), (word, told)

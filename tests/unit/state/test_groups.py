@@ -276,6 +276,13 @@ def test_a_group_may_be_stale_for_ever_or_wait_before_it_evicts() -> None:
     assert workload.waits_since == 70
 
 
+def test_one_pod_with_preemption_policy_never_is_enough_for_its_group() -> None:
+    for policy, expected in (("Never", True), ("PreemptLowerPriority", False)):
+        second = member("b").preemption_policy(policy).build()
+        state = state_of(pod_group("g", 2).build(), member("a").build(), second)
+        assert view_of(state).never_preempts is expected
+
+
 # -- what a group states ---------------------------------------------------------------------
 
 
