@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' $(MAKEFILE_LIST))
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ballast ## make .venv: locked packages, compiled kernels, the ballast command
 
@@ -102,6 +102,9 @@ flux: setup ## make Flux's kustomize-controller for a test of manifests, once, o
 
 gatekeeper: setup ## make Gatekeeper for a test of webhooks, once, outside the tree
 	@$(PROGRAMS) gatekeeper
+
+prometheus-operator: setup ## make the Prometheus operator for a test of monitoring, outside the tree
+	@$(PROGRAMS) prometheus_operator
 
 vpa: setup ## make the Vertical Pod Autoscaler for a test beside it, once, outside the tree
 	@$(PROGRAMS) vpa

@@ -178,6 +178,8 @@ class Trial:
                 pod = await asyncio.to_thread(self._look_at_probe, pods, name, body)
                 if pod["spec"].get("nodeName"):
                     break
+                if time.monotonic() - began_s > STUCK_S:
+                    await asyncio.to_thread(self._end_stuck, kind)
             await asyncio.sleep(0.2)
         took_s = time.monotonic() - began_s
         is_bound = bool(pod and pod["spec"].get("nodeName"))
@@ -216,7 +218,7 @@ class Trial:
                     await asyncio.to_thread(self._load.trim)
                     is_trimmed = True
                 wrong = await asyncio.to_thread(self._wrong)
-                await asyncio.to_thread(self._end_stuck)
+                await asyncio.to_thread(self._end_stuck, "check")
             await asyncio.sleep(LOOK_S)
         self.tally.n_checked += 1
         self._is_loading = True
@@ -229,14 +231,14 @@ class Trial:
             return
         await self._miss("check", f"{len(wrong)} wrong after {CHECK_S:g} s", *wrong)
 
-    def _end_stuck(self) -> None:
-        """End stuck pods as a kubelet would: kwok forgets terminating pods that it had deleted
-        before a restore. The deadline is not extended."""
+    def _end_stuck(self, kind: str) -> None:
+        """End stuck pods as a kubelet would: kwok forgets terminating pods, such as those that it
+        had deleted before a restore. No deadline is extended."""
         stuck = [pod for each in (*PROJECTS, PROBE) for pod in self._pods(each) if _is_stuck(pod)]
         for pod in stuck:
             self._stage.end_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
         if stuck:
-            self._say("check", f"kwok forgot to end {', '.join(map(_key, stuck))}")
+            self._say(kind, f"kwok forgot to end {', '.join(map(_key, stuck))}")
 
     def _pods(self, project: str) -> list[dict[str, Any]]:
         return self._stage.items(FOLDERS["Pod"].format(project))

@@ -3,13 +3,10 @@
 click generates the scripts and completes commands and flags.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
-
-if TYPE_CHECKING:
-    from click import Command
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 #: Last line of an answer to kubectl: do not complete file names, or complete them.
@@ -36,7 +33,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     click.echo(found(root.command, {}, "ballast", "_BALLAST_COMPLETE").source())
 
 
-def answer_kubectl(command: "Command", words: list[str]) -> str:
+def answer_kubectl(command: click.Command, words: list[str]) -> str:
     """The answer to kubectl's completion request: one candidate a line, then a directive.
 
     `words` follow `kubectl ballast`; the last is incomplete.
