@@ -103,6 +103,9 @@ flux: setup ## make Flux's kustomize-controller for a test of manifests, once, o
 gatekeeper: setup ## make Gatekeeper for a test of webhooks, once, outside the tree
 	@$(PROGRAMS) gatekeeper
 
+cert-manager: setup ## make cert-manager for a test of its overlay, once, outside the tree
+	@$(PROGRAMS) cert_manager
+
 prometheus-operator: setup ## make the Prometheus operator for a test of monitoring, outside the tree
 	@$(PROGRAMS) prometheus_operator
 
