@@ -106,6 +106,9 @@ gatekeeper: setup ## make Gatekeeper for a test of webhooks, once, outside the t
 cert-manager: setup ## make cert-manager for a test of its overlay, once, outside the tree
 	@$(PROGRAMS) cert_manager
 
+kube-router: setup ## make kube-router, with which the end-to-end tests enforce network policies
+	@$(PROGRAMS) kube_router
+
 prometheus-operator: setup ## make the Prometheus operator for a test of monitoring, outside the tree
 	@$(PROGRAMS) prometheus_operator
 

@@ -25,6 +25,7 @@ from tests.e2e.escapes import build_static
 from tests.support import fakecuda
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.controlplane.nodes import GpuNodes
+from tests.support.kube_router.running import can_enforce, enforce_policies
 from tests.support.node import NodeControlPlane, NodeOptions, RealNode
 from tests.support.node.images import write_pause_image, write_program_image
 
@@ -34,6 +35,8 @@ DEFINITIONS = ROOT / "manifests" / "overlays" / "crds"
 OVERLAY = ROOT / "manifests" / "overlays" / os.environ.get("BALLAST_E2E_OVERLAY", "default")
 SYSTEM = "ballast-system"
 NODE_SYSTEM = "ballast-node"
+#: Nodes with it get the node agent.
+AGENT_LABEL = "nvidia.com/gpu.present=true"
 REAL_NODE = "real-0"
 REAL_GPUS = 2
 REAL_MIB = 16384
@@ -169,6 +172,8 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
         plane.start_scheduler()
         plane.start_kwok()
         node.start()
+        if can_enforce():
+            enforce_policies(plane, node)
         node.import_image(image)
         node.import_image(scheduler_image(plane))
         _give_gpus(site, REAL_NODE, REAL_GPUS)
@@ -182,6 +187,11 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
             _keep_words(site, plane.logs)
         node.stop()
         plane.stop(is_kept=is_kept)
+
+
+def is_enforcing(site: Site) -> bool:
+    """Whether the site's own node enforces network policies."""
+    return site.node is not None and can_enforce()
 
 
 def open_simulated(site: Site) -> None:

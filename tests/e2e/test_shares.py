@@ -14,12 +14,11 @@ import pytest
 
 from tests.e2e import escapes, workloads
 from tests.e2e.conftest import Installed
-from tests.e2e.site import CARD_FOLDER, NODE_SYSTEM, REAL_MIB, ROOT, NotSeenError, Site
+from tests.e2e.site import AGENT_LABEL, CARD_FOLDER, NODE_SYSTEM, REAL_MIB, ROOT, NotSeenError, Site
 from tests.e2e.workloads import SHARED
 
 OVERLAY = Path(__file__).with_name("fake-cards")
 PROGRAM = (ROOT / "tests" / "integration" / "gpu_shim" / "hostprogram.py").read_text()
-AGENT_LABEL = "nvidia.com/gpu.present=true"
 STATE = "/tmp/card"
 #: Makes the state of a card, and then says what a program sees of it, and how often it ran on it
 #: in each second.
