@@ -94,6 +94,9 @@ airflow: setup ## install Airflow's operators for the tests of jobs, once, outsi
 skypilot: setup ## install SkyPilot for the tests of jobs, once, outside the tree (socat and nc to run it)
 	@$(PROGRAMS) skypilot
 
+prefect: setup ## install Prefect's worker for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) prefect
+
 spark: setup ## install Spark for the tests of jobs, once, outside the tree (Java 17 to run it)
 	@$(PROGRAMS) spark
 
