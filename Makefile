@@ -97,6 +97,9 @@ skypilot: setup ## install SkyPilot for the tests of jobs, once, outside the tre
 prefect: setup ## install Prefect's worker for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) prefect
 
+dagster: setup ## install Dagster's launcher for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) dagster
+
 spark: setup ## install Spark for the tests of jobs, once, outside the tree (Java 17 to run it)
 	@$(PROGRAMS) spark
 
