@@ -91,6 +91,15 @@ dask: setup ## install Dask's operator for the tests of jobs, once, outside the 
 airflow: setup ## install Airflow's operators for the tests of jobs, once, outside the tree
 	@$(PROGRAMS) airflow
 
+skypilot: setup ## install SkyPilot for the tests of jobs, once, outside the tree (socat and nc to run it)
+	@$(PROGRAMS) skypilot
+
+prefect: setup ## install Prefect's worker for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) prefect
+
+dagster: setup ## install Dagster's launcher for the tests of jobs, once, outside the tree
+	@$(PROGRAMS) dagster
+
 spark: setup ## install Spark for the tests of jobs, once, outside the tree (Java 17 to run it)
 	@$(PROGRAMS) spark
 
