@@ -103,6 +103,9 @@ flux: setup ## make Flux's kustomize-controller for a test of manifests, once, o
 gatekeeper: setup ## make Gatekeeper for a test of webhooks, once, outside the tree
 	@$(PROGRAMS) gatekeeper
 
+kyverno: setup ## make Kyverno for a test of webhooks, once, outside the tree
+	@$(PROGRAMS) kyverno
+
 vpa: setup ## make the Vertical Pod Autoscaler for a test beside it, once, outside the tree
 	@$(PROGRAMS) vpa
 
