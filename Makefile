@@ -121,6 +121,9 @@ kube-router: setup ## make kube-router, with which the end-to-end tests enforce 
 prometheus-operator: setup ## make the Prometheus operator for a test of monitoring, outside the tree
 	@$(PROGRAMS) prometheus_operator
 
+kyverno: setup ## make Kyverno for a test of webhooks, once, outside the tree
+	@$(PROGRAMS) kyverno
+
 vpa: setup ## make the Vertical Pod Autoscaler for a test beside it, once, outside the tree
 	@$(PROGRAMS) vpa
 

@@ -178,7 +178,7 @@ HELP: dict[Reason, str] = {
     Reason.WAITING_FOR_VICTIMS: "Its GPUs are reserved; it starts when those pods have ended.",
     Reason.WAITING_FOR_TURN: "It is tried again in every cycle.",
     Reason.PLACEMENT_REFUSED: "See why kube-scheduler refuses it; Ballast plans it again.",
-    Reason.RELEASE_REFUSED: "See which admission policy or webhook refuses it.",
+    Reason.RELEASE_REFUSED: "See which admission policy or webhook refuses it, or changes the pod.",
     Reason.CLAIMS_NOT_MET: "Check its volumes: kubectl get pvc.",
     Reason.SCHEDULER_AWAY: "Check Ballast's kube-scheduler; no pod has to be created again.",
 }

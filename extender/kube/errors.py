@@ -15,6 +15,9 @@ import msgspec
 
 from extender.api.objects import Status
 
+#: How the API server says that a webhook that fails closed did not answer (apiserver
+#: `admission/plugin/webhook/errors.go::ErrCallingWebhook`).
+_NO_WEBHOOK = "failed calling webhook"
 #: The cause with which the API server refuses an eviction because of a PodDisruptionBudget.
 DISRUPTION_BUDGET = "DisruptionBudget"
 
@@ -87,6 +90,12 @@ class Unavailable(KubeError):
     """5xx, a broken connection or no answer in time. A write may or may not have happened."""
 
 
+class WebhookAway(Unavailable):
+    """500: a webhook that fails closed did not answer, so the write did not happen."""
+
+    default_status = 500
+
+
 class Undecodable(KubeError):
     """The server's answer can't be decoded."""
 
@@ -138,8 +147,10 @@ def error_of_status(status: Status, where: str, retry_after: str = "") -> KubeEr
         kind: type[KubeError] = AlreadyExists
     elif status.code in _BY_CODE:
         kind = _BY_CODE[status.code]
+    elif 400 <= status.code < 500:
+        kind = RequestRefused
     else:
-        kind = RequestRefused if 400 <= status.code < 500 else Unavailable
+        kind = WebhookAway if _NO_WEBHOOK in status.message else Unavailable
     return kind(message, status=status.code, reason=status.reason)
 
 

@@ -37,6 +37,7 @@ from extender.kube.errors import (
     RequestRefused,
     Throttled,
     Unavailable,
+    WebhookAway,
 )
 from extender.kube.resources import PODS
 from extender.state.cluster import ClusterState
@@ -72,7 +73,7 @@ class PodWriter:
         self._state = state
         self._limit = asyncio.Semaphore(WRITES_AT_ONCE)
         #: By UID, why the API server refused the release of a pod, until recovery handles it.
-        self.denied: dict[str, str] = {}
+        self.denied: dict[str, RequestRefused | WebhookAway] = {}
 
     async def release(self, release: Release, narrowing: Narrowing) -> Outcome:
         """Release a reserved pod; if it changed meanwhile, the next cycle's recovery handles it."""
@@ -230,9 +231,9 @@ class PodWriter:
             # The watch may never report it: it reports only pods that it has delivered before.
             self._state.apply(Removed(Pod, pod.uid, pod.namespace, pod.name))
             return "gone"
-        except RequestRefused as error:
+        except (RequestRefused, WebhookAway) as error:
             log.warning("patch of a pod refused", pod=pod.key, error=str(error))
-            self.denied[pod.uid] = error.message
+            self.denied[pod.uid] = error
             return "refused"
         except KubeError as error:
             log.warning("pod not patched", pod=pod.key, error=str(error))

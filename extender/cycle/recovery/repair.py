@@ -22,6 +22,7 @@ from extender.cycle.pods.writer import PodWriter, Release
 from extender.cycle.recovery.hold_back import hold_back
 from extender.cycle.recovery.scheduler_watch import SchedulerWatch
 from extender.cycle.rows import placed_row
+from extender.kube.errors import WebhookAway
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState
@@ -168,20 +169,22 @@ class Recovery:
     async def _give_up_denied(self, repairs: Repairs) -> set[str]:
         """Free the rows of pods that the API server refuses to release; returns the pods' UIDs.
 
-        Reports each refused patch; a pod that is already released keeps its row.
+        Reports each refused patch; a pod that is already released keeps its row. The wait grows
+        with each refusal, but not while a webhook is away: that says nothing about the pod.
         """
         denied, self._writer.denied = self._writer.denied, {}
         now_s = int(time.time())
         async with asyncio.TaskGroup() as tasks:
-            for uid, message in denied.items():
+            for uid, error in denied.items():
                 pod = self._state.pod(uid)
                 row = self._state.row_of(pod) if pod is not None else None
                 if pod is None or row is None or pod.is_released or pod.state != "reserved":
                     continue
-                denial = deny(pod.denial, message, now_s, self._back_off_s)
+                before = None if isinstance(error, WebhookAway) else pod.denial
+                denial = deny(before, error.message, now_s, self._back_off_s)
                 self._state.set_denial(pod, denial)
                 about = pod_reference(pod)
-                self._recorder.record(about, Reason.RELEASE_REFUSED, message, "Warning")
+                self._recorder.record(about, Reason.RELEASE_REFUSED, error.message, "Warning")
                 tasks.create_task(self._give_up(pod, row, repairs))
         return set(denied)
 

@@ -26,7 +26,9 @@ from tests.integration.webhooks.test_other_mutators import mutating_policy
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.sight import until
+from tests.support.webhook_config import REGISTRATION
 
 PORT = 9123
 
@@ -291,6 +293,36 @@ async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Sc
     scene.submit_job("team-b", "train", 4, 1000)
     await scene.until_bound("team-b", 4)
     assert names_of(scene, "team-a") == {"frozen"}
+
+
+async def test_pod_whose_release_an_unreachable_webhook_stops_says_so_and_gives_its_place_back(
+    scene: Scene,
+) -> None:
+    registry = f"{REGISTRATION}/validatingwebhookconfigurations"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    webhook = {
+        "name": "frozen.example.com",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": f"https://{LOOPBACK}:{free_port()}"},
+        "rules": [rule | {"resources": ["pods"]}],
+        "matchConditions": [
+            {"name": "frozen", "expression": "object.metadata.name.startsWith('frozen')"}
+        ],
+        "sideEffects": "None",
+    }
+    scene.admin.post(registry, {"metadata": {"name": "away"}, "webhooks": [webhook]})
+    try:
+        await until_in_use(scene)
+        scene.submit_pod("team-a", "frozen", 2000)
+        await scene.until_told("team-a", "ReleaseRefused", "frozen")
+        (event,) = scene.full_events("team-a")
+        assert 'failed calling webhook "frozen.example.com"' in event["note"]
+        scene.submit_job("team-b", "train", 4, 1000)
+        await scene.until_bound("team-b", 4)
+    finally:
+        scene.admin.delete(f"{registry}/away")
+    scene.cluster.kubectl("delete", "job", "train", "-n", "team-b")
+    await scene.until_bound("team-a", 1)
 
 
 async def test_pods_whose_volume_is_missing_evict_no_pod(scene: Scene) -> None:

@@ -14,7 +14,14 @@ from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import ABSENT_AFTER_S, MARK_AFTER_S, Recovery, Repairs
 from extender.kube.client import Client
-from extender.kube.errors import Conflict, NotFound, Unavailable, Undecodable
+from extender.kube.errors import (
+    Conflict,
+    NotFound,
+    RequestRefused,
+    Unavailable,
+    Undecodable,
+    WebhookAway,
+)
 from extender.kube.recorder import EventRecorder
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, node, pod, project, row, whole
@@ -263,11 +270,29 @@ async def test_many_pods_that_could_not_be_released_do_not_hold_up_the_cycle() -
         return ward.pods[name]
 
     ward.client.strategic_patch.side_effect = patch
-    ward.writer.denied = {each.metadata.uid: "a policy forbids it" for each in pods}
+    refused = RequestRefused("a policy forbids it")
+    ward.writer.denied = {each.metadata.uid: refused for each in pods}
     began = asyncio.get_running_loop().time()
     repairs = await ward.recovery.plan()
     assert len(repairs.frees["n1"]) == 8
     assert asyncio.get_running_loop().time() - began < 2.0
+
+
+async def test_wait_grows_with_each_refusal_but_not_while_a_webhook_is_away() -> None:
+    waits = []
+    for error in (WebhookAway("no answer"), RequestRefused("forbidden")):
+        waiting = pod("a").needs(1000).build()
+        held = row(waiting, whole(0), state="reserved", epoch=1)
+        ward = Ward(waiting, gpu_node("n1", 1).holds(held).build(), node("n1").build())
+        for _ in range(3):
+            ward.writer.denied = {waiting.metadata.uid: error}
+            await ward.recovery.plan()
+            ward.state.apply(Upserted(gpu_node("n1", 1).holds(held).build()))
+        view = ward.state.pod(waiting.metadata.uid)
+        assert view is not None
+        assert view.denial is not None
+        waits.append(view.denial.count)
+    assert waits == [1, 3]
 
 
 def starts_on(*nodes: str) -> Ward:

@@ -40,6 +40,14 @@ def test_each_code_becomes_the_error_its_caller_acts_on(
     assert "words" in error.message
 
 
+def test_webhook_that_does_not_answer_is_told_from_an_api_server_that_does_not() -> None:
+    message = (
+        'Internal error occurred: failed calling webhook "pods.example.com": failed to call webhook'
+    )
+    error = error_of_status(Status(code=500, reason="InternalError", message=message), "x")
+    assert type(error) is errors.WebhookAway
+
+
 def test_an_answer_that_is_no_status_is_shown_in_part() -> None:
     error = error_of_response(503, b"<html>" + b"x" * 5000, "GET /x")
     assert isinstance(error, errors.Unavailable)
