@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -90,6 +91,20 @@ class Site:
             error.add_note(done.stderr.strip())
             raise error
         return done.stdout
+
+    def ballast(self, command: str, namespace: str, *arguments: str) -> str:
+        """What `ballast` on this machine printed, whether it succeeded or not."""
+        argv = [sys.executable, "-m", "extender", command, "-n", namespace, *arguments]
+        done = subprocess.run(
+            argv,
+            env=os.environ | {"KUBECONFIG": self.kubeconfig},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=KUBECTL_TIMEOUT_S,
+            check=False,
+        )
+        return done.stdout + done.stderr
 
     def get(self, *what: str) -> list[Manifest]:
         """The objects that `kubectl get` finds."""
@@ -178,8 +193,7 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
         node.import_image(scheduler_image(plane))
         _give_gpus(site, REAL_NODE, REAL_GPUS)
         plane.admin.post_all("/api/v1/nodes", SIMULATED.manifests())
-        # Our own pods belong on the real node; open_simulated lets users' pods on the others.
-        site.kubectl("cordon", *SIMULATED.names())
+        close_simulated(site)
         yield site
     finally:
         is_kept = has_failed()
@@ -192,6 +206,13 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
 def is_enforcing(site: Site) -> bool:
     """Whether the site's own node enforces network policies."""
     return site.node is not None and can_enforce()
+
+
+def close_simulated(site: Site) -> None:
+    """Keep new pods off the simulated nodes, if the site has any: our own belong on the real one,
+    since nothing runs on the others."""
+    if site.real_node:
+        site.kubectl("cordon", *SIMULATED.names())
 
 
 def open_simulated(site: Site) -> None:

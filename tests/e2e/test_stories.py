@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e import workloads
 from tests.e2e.conftest import Installed
-from tests.e2e.site import Site
+from tests.e2e.site import ROOT, SYSTEM, Site, close_simulated, open_simulated
 from tests.e2e.workloads import DEPARTMENT, LANGUAGE, VISION
 
 RUNNING_S = 120.0
@@ -60,6 +60,28 @@ def test_a_job_that_cannot_run_whole_does_not_start(users: Site) -> None:
 
     pods = users.get("pods", "-n", VISION, "-l", "app=huge")
     assert [each["spec"].get("nodeName") for each in pods] == [None] * n_pods
+
+
+def test_why_a_job_waits_is_answered_by_the_overlay_view(users: Site) -> None:
+    """As README installs it; `ballast` runs on the user's machine."""
+    folder = ROOT / "manifests" / "overlays" / "view"
+    close_simulated(users)
+    try:
+        users.kubectl("apply", "--server-side", "-k", str(folder))
+        ready = ("--for=condition=Available", f"--timeout={WAITING_S:.0f}s")
+        users.kubectl("wait", "-n", SYSTEM, "deployment", "ballast-view", *ready)
+        users.kubectl("wait", "apiservice", "v1alpha1.view.ballast.dev", *ready)
+    finally:
+        open_simulated(users)
+    try:
+        n_pods = users.n_gpus() + 1
+        users.apply(workloads.job("huge", VISION, n_pods, workloads.whole(users.image(), 1)))
+        users.wait("told why", WAITING_S, lambda: _is_told_why(users, VISION, "huge"), True)
+        assert "huge" in users.ballast("queue", VISION)
+        said = users.ballast("why", VISION, "job/huge")
+        assert "WILL NEVER START" in said, said
+    finally:
+        users.kubectl("delete", "-k", str(folder), "--timeout=120s")
 
 
 def test_an_interactive_pod_over_quota_waits_and_says_so(users: Site) -> None:
