@@ -56,9 +56,13 @@ def operator(cluster: Cluster, tmp_path: Path) -> Iterator[PrometheusOperator]:
     for overlay in ("default", "view", "web", "monitoring"):
         cluster.kubectl("apply", "--server-side", f"-k{MANIFESTS / 'overlays' / overlay}")
     made.start()
-    wait_for(lambda: "Pending" not in pods(cluster), WAITS_S, "all pods to run")
-    yield made
-    made.stop()
+    try:
+        wait_for(lambda: "Pending" not in pods(cluster), WAITS_S, "all pods to run")
+        yield made
+    finally:
+        made.stop()
+        # Which stays after the test, and no namespace ends while nothing answers for it.
+        cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
 
 
 def pods(cluster: Cluster) -> str:
