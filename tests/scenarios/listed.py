@@ -11,6 +11,8 @@ from extender.scenario.model.case import Case
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "cases"
+#: Files of our own cases. Cases of time slices are read by the tests of the agent.
+OWN_FILES = sorted(file for file in OWN.rglob("*.yaml") if file.parent.name != "time-slicing")
 SHARED = Path(os.environ.get("BALLAST_SHARED", HERE.parent.parent.parent / "shared"))
 _ENTRY = re.compile(r"^## (?P<id>\S+)$", re.MULTILINE)
 _LINE = re.compile(r"`([^`]+)`")

@@ -20,6 +20,7 @@ from tests.support.thorough import every
 Outcomes = list[Mapping[str, Counter[str]]]
 N_PARTS = 8
 LEAST_CHANGED = 30
+LEAST_CASES = 4295
 
 
 @cache
@@ -52,7 +53,7 @@ def _outcomes(case: Case) -> Outcomes:
     return found
 
 
-@pytest.mark.parametrize("part", every(4, range(N_PARTS)))
+@pytest.mark.parametrize("part", every(N_PARTS, range(N_PARTS)))
 def test_no_decision_depends_on_them(part: int) -> None:
     differing = []
     for case in _cases()[part::N_PARTS]:
@@ -67,6 +68,10 @@ def test_no_decision_depends_on_them(part: int) -> None:
 def _differs(case: Case, outcomes: Outcomes, *changes: Change) -> bool:
     other = changed(case, *changes)
     return other is not None and _outcomes(other) != outcomes
+
+
+def test_our_cases_are_all_there() -> None:
+    assert len(cases_in(OWN)) >= LEAST_CASES
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

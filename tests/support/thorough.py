@@ -1,4 +1,7 @@
-"""Values of a parametrised test of which `make test` takes some and `make test-all` all."""
+"""Values of a parametrised test of which `make test` takes some and `make test-all` all.
+
+A tuple has a value for each of several names.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -19,4 +22,5 @@ def all_but(is_for_all: Callable[[Value], bool], values: Iterable[Value]) -> lis
 
 
 def _param(value: object, *, is_usual: bool) -> object:
-    return pytest.param(value, marks=() if is_usual else pytest.mark.thorough)
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=() if is_usual else pytest.mark.thorough)

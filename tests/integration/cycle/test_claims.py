@@ -15,7 +15,7 @@ import pytest
 
 from extender.api import names
 from tests.integration.manifests.test_versions import other_release
-from tests.integration.view.test_questions import Asking, is_available
+from tests.integration.view.test_questions import Asking, with_view
 from tests.support import device_cards
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
@@ -40,14 +40,14 @@ class Claiming(Asking):
 async def with_driver(
     cluster: Cluster, folder: Path, *, is_shared: bool = False
 ) -> AsyncIterator[Claiming]:
-    """team-a and team-b have a quota of two; the webhooks and `ballast view` run.
+    """team-a and team-b have a quota of two; the webhooks run.
 
     Claims may share the cards that the driver publishes, or get whole ones.
     """
     async with Claiming.open(cluster, n_nodes=1, cards=4) as opened:
         assert isinstance(opened, Claiming)
         admin, webhooks = opened.admin, opened.installation.webhooks(folder)
-        opened.webhooks, opened.view = webhooks, opened.installation.view()
+        opened.webhooks = webhooks
         admin.post(f"{device_cards.PATH}/deviceclasses", device_cards.device_class())
         await asyncio.to_thread(cluster.add_nodes, GpuNodes(2, gpus=0, prefix="dra"))
         for node in NODES:
@@ -55,8 +55,6 @@ async def with_driver(
             admin.post(f"{device_cards.PATH}/resourceslices", published)
         try:
             await asyncio.to_thread(webhooks.start)
-            await asyncio.to_thread(opened.view.start)
-            await opened.until(lambda: is_available(opened), "the APIService to be available")
             await opened.until(lambda: is_counted(opened), "the published cards to be counted")
             for project in ("team-a", "team-b"):
                 for n_cards in (1, 2):
@@ -67,8 +65,6 @@ async def with_driver(
                 yield opened
         finally:
             webhooks.end()
-            opened.view.end()
-            cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
 
 
 @pytest.fixture
@@ -175,7 +171,8 @@ async def test_pod_with_a_claim_is_placed_by_ballast_where_the_driver_publishes_
     # The node of the device plugin is free, and does not do.
     make(scene, "team-b", claiming("more", 1))
     assert await placed(scene, "team-b", "more") in ("InsufficientGpu", "OverFairShare")
-    told = await scene.answer("why", "more", "-n", "team-b")
+    async with with_view(scene):
+        told = await scene.answer("why", "more", "-n", "team-b")
     assert told["reason"] == await placed(scene, "team-b", "more")
     # And a pod of the device plugin's resource does not get the driver's cards.
     make(scene, "team-b", device_cards.pod("by-plugin", n_resource=1))

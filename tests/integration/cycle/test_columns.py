@@ -49,8 +49,15 @@ async def test_columns_tell_what_is_borrowed_and_what_waits(scene: Scene) -> Non
     wanted = {"DEPARTMENT": "research", "QUOTA": "2", "LIMIT": "unlimited", "FAIR SHARE": "4"}
     wanted |= {"ALLOCATED": "4", "BORROWED": "2", "WAITING": "1"}
     await scene.until(lambda: wanted.items() <= project().items(), f"{wanted}")
-    told = conditions(scene.get("gpuprojects/team-a"))
-    assert told["OverQuota"][:2] == ("True", "AboveQuota")
+    found = scene.get("gpuprojects/team-a")
+    assert conditions(found)["OverQuota"][:2] == ("True", "AboveQuota")
+    assert found["status"]["state"] == "OverQuota"
+
+    def department() -> tuple[str, str]:
+        gpu = scene.get("gpudepartments/research").get("status", {}).get("gpu", {})
+        return gpu.get("quota", ""), gpu.get("allocated", "")
+
+    await scene.until(lambda: department() == ("4", "4"), "the sum over its projects")
 
     def projects() -> list[str]:
         groups = table(scene, "gpupodgroups.ballast.dev", "-n", "team-a")

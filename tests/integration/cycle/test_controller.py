@@ -31,18 +31,6 @@ async def test_halves_share_cards_and_the_annotation_names_them(scene: Scene) ->
     assert all(text.endswith(":500:40960") for _, text in cards)
 
 
-async def test_owner_that_returns_gets_its_quota_back_by_reclaim(scene: Scene) -> None:
-    scene.submit_job("team-a", "borrower", 4, 1000)
-    await scene.until_bound("team-a", 4)
-    scene.submit_job("team-b", "owner", 2, 1000)
-    await scene.until_bound("team-b", 2)
-    await scene.until_bound("team-a", 2)
-    await scene.until(
-        lambda: sum(reason == "Reclaimed" for reason, _ in scene.events("team-a")) == 2,
-        "an event for each victim",
-    )
-
-
 async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> None:
     scene.submit_job("team-a", "slow", 4, 1000, stop_s=NEVER_S)
     await scene.until_bound("team-a", 4)
@@ -135,53 +123,17 @@ async def test_gang_that_cannot_be_whole_holds_nothing_until_it_can(scene: Scene
     await scene.until_bound("team-b", 3)
 
 
-async def test_group_that_only_pods_name_gets_its_pod_group_and_condition(scene: Scene) -> None:
-    scene.submit_job("team-a", "named", 2, 1000, group="named")
-    await scene.until_bound("team-a", 2)
-
-    def is_scheduled() -> bool:
-        groups = scene.get("namespaces/team-a/gpupodgroups")["items"]
-        return [
-            (group["metadata"]["name"], group["status"]["conditions"][0]["status"])
-            for group in groups
-            if group.get("status", {}).get("conditions")
-        ] == [("named", "True")]
-
-    await scene.until(is_scheduled, "the condition Scheduled")
-
-
-async def test_status_of_queues_tells_shares_and_allocations(scene: Scene) -> None:
-    scene.submit_job("team-a", "borrower", 3, 1000)
-    await scene.until_bound("team-a", 3)
-
-    def figures(path: str) -> tuple[str, str, str]:
-        status = scene.get(path).get("status", {})
-        gpu = status.get("gpu", {})
-        return gpu.get("quota", ""), gpu.get("fairShare", ""), gpu.get("allocated", "")
-
-    await scene.until(
-        lambda: figures("gpuprojects/team-a") == ("2", "3", "3"), "the project's share"
-    )
-    await scene.until(lambda: figures("gpudepartments/research")[::2] == ("4", "3"), "the sum")
-    assert scene.get("gpuprojects/team-a")["status"]["state"] == "OverQuota"
-
-
-async def test_rows_go_with_their_pods(scene: Scene) -> None:
+async def test_released_pod_keeps_its_own_affinity_and_its_row_goes_with_it(scene: Scene) -> None:
     scene.submit_pod("team-a", "lone", 500)
     await scene.until_bound("team-a", 1)
+    spec = scene.admin.get("/api/v1/namespaces/team-a/pods/lone")["spec"]
+    assert "affinity" not in spec, "of a small cluster"
     scene.cluster.kubectl("delete", "pod", "lone", "-n", "team-a", "--wait=false")
 
     def n_rows() -> int:
         return sum(len(node["spec"]["rows"]) for node in scene.get("gpunodes")["items"])
 
     await scene.until(lambda: n_rows() == 0, "no row")
-
-
-async def test_released_pod_of_a_small_cluster_keeps_its_own_affinity(scene: Scene) -> None:
-    scene.submit_pod("team-a", "lone", 500)
-    await scene.until_bound("team-a", 1)
-    spec = scene.admin.get("/api/v1/namespaces/team-a/pods/lone")["spec"]
-    assert "affinity" not in spec
 
 
 async def test_direct_pods_are_placed_by_the_extender_within_the_share(scene: Scene) -> None:

@@ -77,8 +77,8 @@ async def slow(
             pools = workloads.project(project, "research", project, quota)["spec"]["nodePools"]
             patch = json.dumps({"spec": {"nodePools": pools}})
             cluster.kubectl("patch", "gpuproject", project, "--type=merge", "-p", patch)
-        for at in range(N_NODES - 1):
-            cluster.kubectl("label", "node", f"gpu-node-{at:04}", "example.com/side=shared")
+        shared = [f"gpu-node-{at:04}" for at in range(N_NODES - 1)]
+        cluster.kubectl("label", "node", *shared, "example.com/side=shared")
         scene.installation.control.kill()
         own = scene.installation.kubeconfig("ballast-control")
         through = proxy.kubeconfig(own, tmp_path)

@@ -24,6 +24,7 @@ from tests.integration.cycle.test_claims import (
     with_driver,
 )
 from tests.integration.manifests.test_versions import other_release
+from tests.integration.view.test_questions import with_view
 from tests.support import device_cards
 from tests.support.auditor import Auditor
 from tests.support.controlplane.builder import OTHER_PROGRAMS
@@ -134,7 +135,8 @@ async def test_pod_with_a_claim_for_memory_gets_a_share_and_counts_for_its_proje
     # Whole cards by claims are on no node here, and shares by the node agent neither.
     make(scene, "team-b", device_cards.pod("whole", of_template="of-1"))
     assert await placed(scene, "team-b", "whole") == "NoMatchingNode"
-    told = await scene.answer("why", "whole", "-n", "team-b")
+    async with with_view(scene):
+        told = await scene.answer("why", "whole", "-n", "team-b")
     assert "give no whole cards by ResourceClaims" in str(told)
 
 
@@ -317,5 +319,6 @@ async def test_amount_that_kube_scheduler_would_round_up_is_told(scene: Claiming
     make(scene, "team-a", device_cards.share_template("odd", "10000Mi"))
     make(scene, "team-a", device_cards.pod("odd", of_template="odd"))
     assert await placed(scene, "team-a", "odd") == "NoMatchingNode"
-    told = await scene.answer("why", "odd", "-n", "team-a")
+    async with with_view(scene):
+        told = await scene.answer("why", "odd", "-n", "team-a")
     assert "ask for 10240Mi" in str(told)

@@ -105,6 +105,12 @@ async def test_a_gang_by_label_has_a_group_that_goes_with_its_job(scene: Scene) 
     (owner,) = group["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Job", "train")
 
+    def statuses() -> list[str]:
+        status = scene.get(f"{path}/{group['metadata']['name']}").get("status", {})
+        return [each["status"] for each in status.get("conditions", [])]
+
+    await scene.until(lambda: statuses()[:1] == ["True"], "the condition Scheduled")
+
     def told() -> set[str]:
         events = scene.full_events("team-a")
         return {each["regarding"]["kind"] for each in events if "has no size" in each["note"]}
@@ -119,6 +125,7 @@ async def test_a_reclaimed_job_learns_for_whom_and_with_which_figures(scene: Sce
     await scene.until_bound("team-a", 4)
     scene.submit_job("team-b", "secret", 2, 1000)
     await scene.until_bound("team-b", 2)
+    await scene.until_bound("team-a", 2)
 
     def told() -> list[Any]:
         events = scene.full_events("team-a")

@@ -57,7 +57,7 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
-@pytest.mark.parametrize("point", every(2, CONTROL_POINTS))
+@pytest.mark.parametrize("point", every(3, CONTROL_POINTS))
 async def test_gang_is_whole_after_the_controller_is_killed(
     scene: Scene, audited: Auditor, point: str, _repeat: int
 ) -> None:
@@ -69,7 +69,7 @@ async def test_gang_is_whole_after_the_controller_is_killed(
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
-@pytest.mark.parametrize("point", SERVE_POINTS)
+@pytest.mark.parametrize("point", every(2, SERVE_POINTS))
 async def test_gang_is_whole_after_the_extender_is_killed(
     scene: Scene, audited: Auditor, point: str, _repeat: int
 ) -> None:
@@ -81,7 +81,7 @@ async def test_gang_is_whole_after_the_extender_is_killed(
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
-@pytest.mark.parametrize("n_bound", SEEN_BOUND)
+@pytest.mark.parametrize("n_bound", every(2, SEEN_BOUND))
 @pytest.mark.parametrize("program", ["kube-scheduler", "kube-apiserver"])
 async def test_gang_is_whole_after_a_part_of_kubernetes_is_killed(
     scene: Scene, audited: Auditor, program: str, n_bound: int, _repeat: int
@@ -94,7 +94,7 @@ async def test_gang_is_whole_after_a_part_of_kubernetes_is_killed(
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
-@pytest.mark.parametrize("point", every(2, MOVE_POINTS))
+@pytest.mark.parametrize("point", every(3, MOVE_POINTS))
 async def test_moved_pods_run_again_after_the_controller_is_killed(
     scene: Scene, audited: Auditor, point: str, _repeat: int
 ) -> None:

@@ -78,7 +78,22 @@ def neighbours(cluster: Cluster) -> Iterator[Cluster]:
         cluster.control_plane.reset()
 
 
-def test_every_name_is_that_of_one_kind(neighbours: Cluster) -> None:
+def test_names_are_of_one_kind_each_and_deleting_our_overlay_leaves_theirs_alone(
+    neighbours: Cluster,
+) -> None:
+    """In one test, since installing and uninstalling take 20 seconds."""
+    expect_names_of_one_kind(neighbours)
+    expect_theirs_to_be_theirs(neighbours)
+    before = _versions(neighbours)
+    assert len(before) == len(NEIGHBOURS)
+    neighbours.kubectl("delete", f"-k{OVERLAYS / 'default'}")
+    assert _versions(neighbours) == before
+    for each in NEIGHBOURS:
+        neighbours.kubectl("get", "crd", each.crd)
+
+
+def expect_names_of_one_kind(neighbours: Cluster) -> None:
+    """No name or short name of ours is another kind's, too."""
     found = neighbours.kubectl("api-resources", "--cached=false", "--no-headers", "-o", "wide")
     taken: dict[str, list[str]] = {}
     for line in found.splitlines():
@@ -92,7 +107,8 @@ def test_every_name_is_that_of_one_kind(neighbours: Cluster) -> None:
     assert not {name: taken[name] for name in ours if len(taken[name]) > 1}
 
 
-def test_their_names_are_theirs_and_ours_are_ours(neighbours: Cluster) -> None:
+def expect_theirs_to_be_theirs(neighbours: Cluster) -> None:
+    """Every name of theirs gets their objects, and every name of ours our kinds."""
     for each in NEIGHBOURS:
         where = ["-n", neighbours.namespace] if each.is_namespaced else []
         for name in (each.plural, each.kind.lower(), *each.short):
@@ -110,15 +126,6 @@ def test_their_names_are_theirs_and_ours_are_ours(neighbours: Cluster) -> None:
     assert len(own) >= 6
     for crd in own:
         neighbours.kubectl("get", crd["metadata"]["name"])
-
-
-def test_deleting_our_overlay_leaves_theirs_alone(neighbours: Cluster) -> None:
-    before = _versions(neighbours)
-    assert len(before) == len(NEIGHBOURS)
-    neighbours.kubectl("delete", f"-k{OVERLAYS / 'default'}")
-    assert _versions(neighbours) == before
-    for each in NEIGHBOURS:
-        neighbours.kubectl("get", "crd", each.crd)
 
 
 def _make(cluster: Cluster, each: Theirs) -> bool:

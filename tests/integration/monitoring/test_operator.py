@@ -59,9 +59,13 @@ def operator(cluster: Cluster, tmp_path: Path) -> Iterator[PrometheusOperator]:
         documents = [each for each in rendered(overlay) if each["kind"] not in CALLED]
         cluster.kubectl("apply", "--server-side", "-f-", stdin=yaml.safe_dump_all(documents))
     made.start()
-    wait_for(lambda: "Pending" not in pods(cluster), WAITS_S, "all pods to run")
-    yield made
-    made.stop()
+    try:
+        wait_for(lambda: "Pending" not in pods(cluster), WAITS_S, "all pods to run")
+        yield made
+    finally:
+        made.stop()
+        # Which stays after the test, and no namespace ends while nothing answers for it.
+        cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
 
 
 def pods(cluster: Cluster) -> str:

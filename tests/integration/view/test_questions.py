@@ -35,9 +35,8 @@ class Ended:
 
 
 class Asking(Scene):
-    """The scene with `ballast view` beside it, and a tenant of team-a."""
+    """The scene with a tenant of team-a, who asks `ballast view`."""
 
-    view: Program
     tenant: str
     editor: str
 
@@ -65,7 +64,6 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Asking]:
     """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
     async with Asking.open(cluster, n_nodes=2, cards=2) as opened:
         assert isinstance(opened, Asking)
-        opened.view = opened.installation.view()
         opened.tenant = opened.plane.kubeconfig_for("ann", ())
         opened.editor = opened.plane.kubeconfig_for("eve", ())
         for user, role in (("ann", "view"), ("eve", "edit")):
@@ -73,14 +71,22 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Asking]:
                 "create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}",
                 "-n", "team-a",
             )  # fmt: skip
-        try:
-            await asyncio.to_thread(opened.view.start)
-            await opened.until(lambda: is_available(opened), "the APIService to be available")
+        async with with_view(opened):
             yield opened
-        finally:
-            opened.view.end()
-            cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
         await audited.finish()
+
+
+@asynccontextmanager
+async def with_view(scene: Scene) -> AsyncIterator[Program]:
+    """`ballast view` beside the scene, once the API server asks it."""
+    view = scene.installation.view()
+    try:
+        await asyncio.to_thread(view.start)
+        await scene.until(lambda: is_available(scene), "the APIService to be available")
+        yield view
+    finally:
+        view.end()
+        scene.cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
 
 
 def is_available(scene: Scene) -> bool:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.view.test_questions import is_available
+from tests.integration.view.test_questions import with_view
 from tests.integration.web.browser import CHROMIUM, open_page
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
@@ -30,17 +30,11 @@ START_S = 90
 async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
     """Four nodes of four cards with `ballast view`; team-a and team-b may have eight each."""
     async with Scene.open(cluster, n_nodes=4, cards=4) as opened:
-        view = opened.installation.view()
         cluster.kubectl(
             "create", "rolebinding", "ann", "--clusterrole=view", "--user=ann", "-n", "team-a"
         )
-        try:
-            await asyncio.to_thread(view.start)
-            await opened.until(lambda: is_available(opened), "the APIService to be available")
+        async with with_view(opened):
             yield opened
-        finally:
-            view.end()
-            cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
         await audited.finish()
 
 

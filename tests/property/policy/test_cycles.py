@@ -1,4 +1,8 @@
-"""What holds for every cluster, checked on random ones."""
+"""What holds for every cluster, checked on random ones.
+
+`tests/scenarios/test_invariants_property.py` has what holds for clusters of scenario files, among
+it that no decision depends on the order of lists.
+"""
 
 from random import Random
 
@@ -17,43 +21,22 @@ ALLOCATE_ONLY = Settings(stages=("allocate",))
 
 @RUN
 @given(clusters())
-def test_cards_limits_quotas_and_gangs_hold_in_every_cycle(cluster: Cluster) -> None:
-    for _ in range(6):
-        after = apply(cluster, decide(cluster.snapshot()))
+def test_cards_limits_quotas_and_gangs_hold_in_every_cycle_until_it_comes_to_rest(
+    cluster: Cluster,
+) -> None:
+    """No ping-pong: with nothing new, at most a few cycles per workload change anything."""
+    n_idle = 0
+    for _ in range(4 * len(cluster.workloads) + 8):
+        plan = decide(cluster.snapshot())
+        is_leaving = any(p.is_terminating for w in cluster.workloads.values() for p in w.pods)
+        is_idle = not (plan.admissions or plan.evictions or plan.moves or plan.drops)
+        n_idle = n_idle + 1 if is_idle and not is_leaving else 0
+        if n_idle == 2:
+            return
+        after = apply(cluster, plan)
         check_invariants(cluster, after)
         cluster = after
-
-
-@RUN
-@given(clusters())
-def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> None:
-    plan, other = decide(cluster.snapshot()), decide(cluster.snapshot(is_reversed=True))
-    places = [
-        {p.pod.uid: (a.state, p.node, p.cards) for a in each.admissions for p in a.placements}
-        for each in (plan, other)
-    ]
-    assert places[0] == places[1]
-    assert statuses(plan) == statuses(other)
-    assert plan.waits == other.waits
-    assert plan.shares == other.shares
-
-
-@RUN
-@given(clusters())
-def test_shares_add_up_and_none_passes_its_limit(cluster: Cluster) -> None:
-    plan = decide(cluster.snapshot())
-    capacity = 1000 * sum(len(node.cards) for node in cluster.nodes.values())
-    departments = list(cluster.departments)
-    assert sum(plan.shares[name, "default"].fair_share[GPU] for name in departments) <= capacity
-    for name in departments:
-        inside = sum(
-            plan.shares[project.name, "default"].fair_share[GPU]
-            for project in cluster.projects.values()
-            if project.parent == name
-        )
-        assert inside <= plan.shares[name, "default"].fair_share[GPU]
-    for share in plan.shares.values():
-        assert 0 <= share.fair_share[GPU] <= min(share.requested[GPU], share.limit[GPU])
+    raise AssertionError("it never rests")
 
 
 @RUN
@@ -75,22 +58,6 @@ def test_every_waiting_workload_has_a_reason_and_no_other_has(cluster: Cluster) 
     }
     assert waiting - full <= set(plan.waits) <= waiting
     assert all(refused.detail for refused in plan.waits.values())
-
-
-@RUN
-@given(clusters())
-def test_same_cluster_comes_to_rest(cluster: Cluster) -> None:
-    """No ping-pong: with nothing new, at most a few cycles per workload change anything."""
-    quiet = 0
-    for _ in range(4 * len(cluster.workloads) + 8):
-        plan = decide(cluster.snapshot())
-        is_leaving = any(p.is_terminating for w in cluster.workloads.values() for p in w.pods)
-        is_idle = not (plan.admissions or plan.evictions or plan.moves or plan.drops)
-        quiet = quiet + 1 if is_idle and not is_leaving else 0
-        if quiet == 2:
-            return
-        cluster = apply(cluster, plan)
-    raise AssertionError("it never rests")
 
 
 @RUN

@@ -2,7 +2,7 @@
 
 Every worker has its own control plane (ports and files), so tests of different workers share only
 the CPU. Tests that share a fixture stay on one worker: those of a folder with one stage, or of a
-module whose fixture starts programs. All other tests are distributed one by one.
+module whose fixture starts programs or reads all cases. All other tests are distributed one by one.
 
 Long units come first, so that no worker ends long before another. Tests with a control plane mostly
 wait and others compute, so both kinds are mixed evenly, which keeps the CPU busy. Short tests come
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Folders in which all tests share one stage, in the order of their start.
 WHOLE = ("tests/faults/", "tests/e2e/", "tests/attacks/")
-#: Folders in which the tests of a module share programs.
-BY_MODULE = ("tests/integration/",)
+#: Where the tests of a module share programs, or the cases that a process reads in five seconds.
+BY_MODULE = ("tests/integration/", "tests/scenarios/test_unrelated.py")
 #: Folders of short tests.
 LAST = ("tests/unit/",)
 

@@ -24,7 +24,7 @@ def largest_difference(run: LongRun, weights: list[int]) -> float:
 class TestEqualProjects:
     """Whole GPUs do not divide evenly; over a day they do."""
 
-    @pytest.mark.parametrize(("n", "gpus"), [(10, 5), (3, 4), (7, 3)])
+    @pytest.mark.parametrize(("n", "gpus"), every(2, [(10, 5), (3, 4), (7, 3)]))
     def test_they_have_equal_parts_of_a_day_whatever_the_number_of_gpus(
         self, n: int, gpus: int
     ) -> None:
@@ -50,13 +50,16 @@ class TestPastUse:
     @pytest.mark.parametrize("half_life_h", every(2, [1, 168]))
     @pytest.mark.parametrize(
         ("weights", "gpus", "lost"),
-        [
-            ([1] * 10, 5, 0),
-            ([1, 1, 1], 4, 0.0005),
-            ([2, 1, 1], 5, 0.0005),
-            ([1, 2, 3], 8, 0.004),
-        ],
-        ids=["10 on 5", "3 on 4", "2:1:1 on 5", "1:2:3 on 8"],
+        every(
+            2,
+            [
+                ([1] * 10, 5, 0),
+                ([1, 1, 1], 4, 0.0005),
+                ([1, 2, 3], 8, 0.004),
+                ([2, 1, 1], 5, 0.0005),
+            ],
+        ),
+        ids=["10 on 5", "3 on 4", "1:2:3 on 8", "2:1:1 on 5"],
     )
     def test_each_project_has_its_part_of_a_week_and_hardly_any_work_is_lost(
         self, weights: list[int], gpus: int, lost: float, half_life_h: int

@@ -11,6 +11,7 @@ from tests.support.session.distribution import places, unit_of
         ("tests/e2e/test_node.py::test_a", "tests/e2e/"),
         ("tests/attacks/test_verbs.py::test_a[x::y]", "tests/attacks/"),
         ("tests/integration/cycle/test_x.py::TestY::test_z", "tests/integration/cycle/test_x.py"),
+        ("tests/scenarios/test_unrelated.py::test_a[x]", "tests/scenarios/test_unrelated.py"),
         ("tests/unit/api/test_units.py::test_a[1]", "tests/unit/api/test_units.py::test_a[1]"),
     ],
 )
