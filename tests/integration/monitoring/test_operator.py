@@ -64,8 +64,6 @@ def operator(cluster: Cluster, tmp_path: Path) -> Iterator[PrometheusOperator]:
         yield made
     finally:
         made.stop()
-        # Which stays after the test, and no namespace ends while nothing answers for it.
-        cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
 
 
 def pods(cluster: Cluster) -> str:
