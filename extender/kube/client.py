@@ -18,7 +18,7 @@ from extender.kube.errors import (
     Unavailable,
 )
 from extender.kube.resources import PODS, KubeObject, Resource
-from extender.kube.transport import JSON, MAX_OBJECT_BYTES, Call, Transport
+from extender.kube.transport import DEADLINE_S, JSON, MAX_OBJECT_BYTES, Call, Transport
 from extender.kube.wire import Page, decode_object, decode_page, read_cut_page
 
 T = TypeVar("T", bound=KubeObject)
@@ -28,6 +28,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
+#: Of patches that other programs' webhooks may check: the API server gives up on a silent one after
+#: 10 s, unless its configuration says otherwise, and then says so.
+CHECKED_DEADLINE_S: Final = 12.0
 #: Enough for a page of 500 pods from an API server that has just started.
 LIST_DEADLINE_S: Final = 60.0
 #: The page size of kubectl.
@@ -203,7 +206,7 @@ class Client(Transport):
         With metadata.uid in `patch`, raises Conflict if the object has another UID.
         """
         target = _target_of(resource, namespace, name, subresource)
-        return await self._patch(resource, target, patch, STRATEGIC_PATCH)
+        return await self._patch(resource, target, patch, STRATEGIC_PATCH, CHECKED_DEADLINE_S)
 
     async def json_patch(
         self,
@@ -353,12 +356,19 @@ class Client(Transport):
         return decode_object(resource, await self.send(call))
 
     async def _patch(
-        self, resource: Resource[T], target: tuple[str, str], body: object, content: str
+        self,
+        resource: Resource[T],
+        target: tuple[str, str],
+        body: object,
+        content: str,
+        deadline_s: float = DEADLINE_S,
     ) -> T:
         query = {"fieldManager": FIELD_MANAGER}
         if content == APPLY_PATCH:
             query["force"] = "true"
-        call = Call("PATCH", *target, query=query, body=body, content_type=content)
+        call = Call(
+            "PATCH", *target, query=query, body=body, content_type=content, deadline_s=deadline_s
+        )
         return decode_object(resource, await self.send(call))
 
     async def request(
