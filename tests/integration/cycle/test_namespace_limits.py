@@ -11,6 +11,7 @@ from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks
 from tests.support.controlplane.handles import Cluster
+from tests.support.thorough import every
 
 CORE: Final = "/api/v1/namespaces/team-a"
 JOBS: Final = "/apis/batch/v1/namespaces/team-a/jobs"
@@ -66,7 +67,7 @@ def failures(scene: Scene, job: str) -> str:
     )
 
 
-@pytest.mark.parametrize("counted", [GPU, "count/pods", "pods"])
+@pytest.mark.parametrize("counted", every(3, [GPU, "count/pods", "pods"]))
 async def test_gang_above_a_resource_quota_waits_and_is_told_where_to_look(
     scene: Scene, counted: str
 ) -> None:

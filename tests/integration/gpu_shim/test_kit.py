@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpu_shim.agent import options
 from gpu_shim.kit.make import make
 from tests.integration.gpu_shim.containers import Scene
 from tests.support.fakecuda import Card
@@ -83,6 +84,10 @@ def test_checks_of_the_driver_and_a_row_run_from_the_folder_alone(
     assert outcomes["row 7"] == "passed"
     values = {each["what"]: each["value"] for each in lines if "what" in each}
     assert values["total that the driver reports"] == "16384 MiB"
+    free_mib = 16384 - options.CONTEXT_MIB
+    for way in ("plain", "managed", "queued", "physical"):
+        value = f"{free_mib} MiB of {free_mib} free, then out of memory"
+        assert values[f"{way}: taken of 16384 MiB"] == value
     # There is no PyTorch here, and a step whose program fails does not pass.
     assert outcomes["torch native"] == "failed"
 
