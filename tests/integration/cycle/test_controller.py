@@ -44,6 +44,8 @@ async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> No
     # Smaller work of the same project that comes meanwhile gets nothing of them.
     scene.submit_job("team-b", "late", 1, 500)
     await scene.until_decided(2)
+    # Evictions run beside the cycle.
+    await scene.until(lambda: scene.n_ending("team-a") == 2, "both victims to end")
     scene.end_now("team-a")
     await scene.until_bound("team-b", 2)
     bound = scene.admin.get("/api/v1/namespaces/team-b/pods")["items"]

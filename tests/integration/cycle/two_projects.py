@@ -81,13 +81,20 @@ class Scene:
         body = workloads.bare_pod(name, project, milli, **options)
         self.admin.post(f"/api/v1/namespaces/{project}/pods", body)
 
+    def n_ending(self, project: str) -> int:
+        """How many of the project's pods are told to end."""
+        return len(self._ending(project))
+
     def end_now(self, project: str) -> None:
         """Remove the project's pods that are told to end, whatever their grace."""
-        pods = self.admin.get(f"/api/v1/namespaces/{project}/pods")["items"]
-        ending = [each["metadata"] for each in pods if "deletionTimestamp" in each["metadata"]]
         now = ("--force", "--grace-period=0", "--wait=false", "--ignore-not-found")
-        names = (each["name"] for each in ending)
+        names = self._ending(project)
         self.cluster.kubectl("delete", "pod", *names, "-n", project, *now)
+
+    def _ending(self, project: str) -> list[str]:
+        pods = self.admin.get(f"/api/v1/namespaces/{project}/pods")["items"]
+        metas = (each["metadata"] for each in pods)
+        return [each["name"] for each in metas if "deletionTimestamp" in each]
 
     def set_budget(self, project: str, hours: int) -> None:
         """Give the project a budget of GPU-hours a month."""

@@ -14,6 +14,8 @@ from tests.support.rights import Right, Use, granted, not_granted, not_used, use
 INTEGRATION = Path(__file__).resolve().parents[2] / "integration"
 #: Options that leave out some tests.
 CHOOSING = ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly")
+#: The expression of `make test`, which leaves out inputs and no test.
+USUAL = "not thorough"
 #: A use as sent between processes: the right; program; whether it was allowed.
 Sent = tuple[tuple[str, str, str, str, str], str, bool]
 _USES: pytest.StashKey[set[Use]] = pytest.StashKey()
@@ -38,7 +40,8 @@ def receive_uses(config: pytest.Config, sent: list[Sent]) -> None:
 def is_whole(config: pytest.Config) -> bool:
     """Whether the run includes all integration tests."""
     asked = [Path(config.invocation_params.dir, each) for each in config.args]
-    chosen = [each for each in CHOOSING if getattr(config.option, each, None)]
+    given = (getattr(config.option, each, None) for each in CHOOSING)
+    chosen = [each for each in given if each and each != USUAL]
     return not chosen and any(INTEGRATION.is_relative_to(each) for each in asked)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.session import plugin
+from tests.support.session import plugin, used_rights
 
 CONFTEST = """
 import pytest
@@ -63,7 +63,8 @@ def run(folder: Path, n_workers: int, *options: str, tests: str = TESTS) -> tupl
 def test_lines_skips_and_rights_of_every_worker_are_judged_and_shown(tmp_path: Path) -> None:
     (tmp_path / "audit.jsonl").write_text(UNGRANTED)
 
-    status, said = run(tmp_path, 2)
+    # As `make test` calls it.
+    status, said = run(tmp_path, 2, "-m", used_rights.USUAL)
 
     assert "SKIPPED [3]" in said
     assert "no such program" in said
