@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,15 +77,7 @@ class Site:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """What kubectl printed; CalledProcessError, with its words, when it failed."""
-        done = subprocess.run(
-            [self.kubectl_path, *arguments],
-            input=stdin,
-            env=os.environ | {"KUBECONFIG": self.kubeconfig},
-            capture_output=True,
-            text=True,
-            timeout=KUBECTL_TIMEOUT_S,
-            check=False,
-        )
+        done = self._run([self.kubectl_path, *arguments], stdin)
         if done.returncode != 0:
             error = subprocess.CalledProcessError(done.returncode, ["kubectl", *arguments])
             error.add_note(done.stderr.strip())
@@ -95,16 +87,19 @@ class Site:
     def ballast(self, command: str, namespace: str, *arguments: str) -> str:
         """What `ballast` on this machine printed, whether it succeeded or not."""
         argv = [sys.executable, "-m", "extender", command, "-n", namespace, *arguments]
-        done = subprocess.run(
+        done = self._run(argv)
+        return done.stdout + done.stderr
+
+    def _run(self, argv: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             argv,
+            input=stdin,
             env=os.environ | {"KUBECONFIG": self.kubeconfig},
-            cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=KUBECTL_TIMEOUT_S,
             check=False,
         )
-        return done.stdout + done.stderr
 
     def get(self, *what: str) -> list[Manifest]:
         """The objects that `kubectl get` finds."""

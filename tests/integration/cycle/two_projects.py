@@ -121,7 +121,7 @@ class Scene:
         ]
 
     def reasons(self, namespace: str, prefix: str = "") -> set[str]:
-        """Reasons of our events on the namespace's pods whose names begin so."""
+        """Reasons of our events on the namespace's pods whose names begin with `prefix`."""
         return {reason for reason, pod in self.events(namespace) if pod.startswith(prefix)}
 
     def full_events(self, namespace: str) -> list[Any]:

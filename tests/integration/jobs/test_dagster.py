@@ -43,7 +43,7 @@ MakeRun = Callable[..., AbstractAsyncContextManager[Dagster]]
 
 @pytest.fixture
 async def make_run(scene: Scene, tmp_path: Path) -> MakeRun:
-    """A run whose step wants a GPU that its project can only borrow, and that is not free."""
+    """A run with a step that requests a GPU above its project's quota while none is free."""
     scene.done_s = DONE_S
     labels = {names.LABEL_PREEMPTIBILITY: names.NON_PREEMPTIBLE}
     scene.submit_job(NAMESPACE, "held", HALF, 1000, labels=labels)

@@ -32,7 +32,7 @@ from webhooks import certs
 
 pytestmark = pytest.mark.controlplane
 
-N_ROTATIONS = int(os.environ.get("BALLAST_ROTATIONS", "4"))
+N_ROTATIONS = int(os.environ.get("BALLAST_ROTATIONS", "6"))
 #: A leaf is renewed two thirds into its life, so a renewal takes about five seconds. A busy machine
 #: has the rest of its life for the next one.
 LIFETIME_S, OVERLAP_S, CHECK_S = 8.0, 1.2, 0.15

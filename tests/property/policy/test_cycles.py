@@ -1,8 +1,4 @@
-"""What holds for every cluster, checked on random ones.
-
-`tests/scenarios/test_invariants_property.py` has what holds for clusters of scenario files, among
-it that no decision depends on the order of lists.
-"""
+"""What holds for every cluster, checked on random ones."""
 
 from random import Random
 
@@ -37,6 +33,38 @@ def test_cards_limits_quotas_and_gangs_hold_in_every_cycle_until_it_comes_to_res
         check_invariants(cluster, after)
         cluster = after
     raise AssertionError("it never rests")
+
+
+@RUN
+@given(clusters())
+def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> None:
+    plan, other = decide(cluster.snapshot()), decide(cluster.snapshot(is_reversed=True))
+    places = [
+        {p.pod.uid: (a.state, p.node, p.cards) for a in each.admissions for p in a.placements}
+        for each in (plan, other)
+    ]
+    assert places[0] == places[1]
+    assert statuses(plan) == statuses(other)
+    assert plan.waits == other.waits
+    assert plan.shares == other.shares
+
+
+@RUN
+@given(clusters())
+def test_shares_add_up_and_none_passes_its_limit(cluster: Cluster) -> None:
+    plan = decide(cluster.snapshot())
+    capacity = 1000 * sum(len(node.cards) for node in cluster.nodes.values())
+    departments = list(cluster.departments)
+    assert sum(plan.shares[name, "default"].fair_share[GPU] for name in departments) <= capacity
+    for name in departments:
+        inside = sum(
+            plan.shares[project.name, "default"].fair_share[GPU]
+            for project in cluster.projects.values()
+            if project.parent == name
+        )
+        assert inside <= plan.shares[name, "default"].fair_share[GPU]
+    for share in plan.shares.values():
+        assert 0 <= share.fair_share[GPU] <= min(share.requested[GPU], share.limit[GPU])
 
 
 @RUN

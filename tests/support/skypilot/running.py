@@ -29,8 +29,8 @@ CATALOGS: Final = {
 
 
 def _port_of_server() -> int:
-    """A free port for the API server, whose queue has another one that follows from it
-    (`sky/server/requests/queues/mp_queue.py`)."""
+    """A free port for the API server. Its queue uses a second port, which SkyPilot computes from
+    the first (`sky/server/requests/queues/mp_queue.py`)."""
     while True:
         port = free_port()
         with socket.socket() as probe, contextlib.suppress(OSError):
