@@ -241,6 +241,7 @@ def control(identity: str, metrics_listen: str, **given: Any) -> None:
 @main.command(hidden=True)
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="For kube-apiserver.")
 @_kubeconfig
+@_lease_namespace
 @_metrics_listen(default="127.0.0.1:8890")
 def view(**given: Any) -> None:
     """Answer why work waits and what would happen if, as an aggregated API."""

@@ -58,20 +58,17 @@ async def _ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
         headers=where.headers,
     )
     async with connected as client:
-        client.on_warning = _Warnings()
+        client.on_warning = _warn
         return await work(client)
 
 
-class _Warnings:
-    """Prints each warning of the API server once, as kubectl does."""
-
-    def __init__(self) -> None:
-        self._printed: set[str] = set()
-
-    def __call__(self, text: str) -> None:
-        if text not in self._printed:
-            self._printed.add(text)
-            click.echo(f"Warning: {plain(text)}", err=True)
+def _warn(text: str) -> None:
+    """Print a warning of the API server, as kubectl does; the same one once in a command."""
+    context = click.get_current_context(silent=True)
+    printed: set[str] = context.meta.setdefault("ballast.warnings", set()) if context else set()
+    if text not in printed:
+        printed.add(text)
+        click.echo(f"Warning: {plain(text)}", err=True)
 
 
 def answer_to(where: Where, call: Call) -> Answer:

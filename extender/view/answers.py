@@ -44,10 +44,14 @@ class Metadata(Answer):
 
 
 class AsOf(Answer):
-    """The picture of the answer: its time, and the newest version of a pod in it."""
+    """The picture of the answer: its time, and the newest version of a pod in it.
+
+    `warning` is a sentence if no controller leads, so that nothing of the answer will happen.
+    """
 
     time: str
     resource_version: str
+    warning: str = ""
 
 
 class Check(Answer):

@@ -37,6 +37,7 @@ from extender.state.workloads.imagined import Wanted
 from extender.view.answers import AsOf
 from extender.view.forecaster import Forecaster
 from extender.view.front_proxy import follow_ca, read_front_proxy
+from extender.view.leader import LeaderWatch
 from extender.view.line import as_time
 from extender.view.picture import Picture
 from extender.view.registration import keep_registered, register, write_certificate
@@ -71,6 +72,7 @@ class ViewOptions:
 
     listen: str
     metrics_listen: str
+    namespace: str
     kubeconfig: str = ""
 
 
@@ -88,6 +90,7 @@ class View(Observed):
         self._past_use = PastUseKeeper(self.state)
         self._volumes = VolumeReader(client, self.state)
         self._jobs = JobReader(client, self.state)
+        self.leader = LeaderWatch(client, options.namespace)
         self._newest = 0
         self._last: _Taken | None = None
         self._ahead: _Taken | None = None
@@ -119,7 +122,8 @@ class View(Observed):
                 self._past_use.step(before.plan, before.snapshot)
             now_s = int(time.time())
             picture = Picture(self.state.snapshot(now_s), self._settings)
-            self._last = _Taken(now, picture, AsOf(as_time(now_s), str(self._newest)))
+            as_of = AsOf(as_time(now_s), str(self._newest), self.leader.warning)
+            self._last = _Taken(now, picture, as_of)
         return self._last.picture, self._last.as_of
 
     def take_decided(self) -> tuple[Picture, AsOf]:
@@ -225,6 +229,7 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             tasks.create_task(listener.run())
             tasks.create_task(keep_registered(client, trusted))
             tasks.create_task(follow_ca(client, ca))
+            tasks.create_task(view.leader.follow())
             tasks.create_task(view.run())
             tasks.create_task(view.read_unwatched())
             tasks.create_task(forecaster.run())

@@ -238,12 +238,15 @@ class Questions:
                 async with turn.lock:
                     if request.transport is None:
                         raise ConnectionResetError("the client has gone")
-                    result = await answer(*turn.take())
+                    picture, as_of = turn.take()
+                    result = await answer(picture, as_of)
                     body = await asyncio.to_thread(msgspec.json.encode, result)
         finally:
             turn.n_waiting -= 1
         _ANSWERS.labels(resource, str(status)).inc()
-        return web.Response(status=status, body=body, content_type=_JSON)
+        # Kubernetes' clients print it; https://www.rfc-editor.org/rfc/rfc7234#section-5.5
+        headers = {"Warning": f'299 - "{as_of.warning}"'} if as_of.warning else None
+        return web.Response(status=status, body=body, content_type=_JSON, headers=headers)
 
 
 def _in_thread(answer: Callable[[Picture, AsOf], object]) -> Answerer:

@@ -145,6 +145,7 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_
     await _convert(scene, tmp_path)
     await _ask_of_a_claim_without_a_class(scene)
     await _ask_of_refused_pods(scene)
+    await _ask_without_a_controller(scene)
 
 
 async def _explain_the_kinds(scene: Asking) -> None:
@@ -240,6 +241,24 @@ async def _ask_of_a_claim_without_a_class(scene: Asking) -> None:
 
     await scene.until(lambda: "StorageClass fast does not exist" in said(), "the reason")
     scene.cluster.kubectl("delete", "pod", "writer", "-n", "team-a", "--now")
+
+
+async def _ask_without_a_controller(scene: Asking) -> None:
+    """Kubernetes' clients print the warning, too."""
+
+    async def is_warned() -> bool:
+        told = await scene.ballast("shares")
+        return "Warning: no Ballast controller has led since 20" in told.stderr
+
+    control = scene.installation.control
+    control.kill()
+    while not await is_warned():
+        await asyncio.sleep(1)
+    raw = scene.cluster.kubectl("get", "--raw", f"{ROOT}/shares")
+    assert json.loads(raw)["asOf"]["warning"].endswith("nothing is evicted until one does")
+    control.start()
+    while await is_warned():
+        await asyncio.sleep(1)
 
 
 async def _ask_as_administrator(scene: Asking) -> None:

@@ -109,7 +109,7 @@ async def test_a_kind_that_is_withdrawn_is_logged_once_and_not_forgotten() -> No
 
 
 async def run_view(client: Client) -> None:
-    view = View(client, ViewOptions("", ""), await served_devices(client))
+    view = View(client, ViewOptions("", "", ""), await served_devices(client))
     async with asyncio.TaskGroup() as tasks:
         for watch in view.watches():
             tasks.create_task(watch)

@@ -12,7 +12,7 @@ class NoClient:
 
 @pytest.fixture
 def view() -> View:
-    return View(NoClient(), ViewOptions("", ""))  # type: ignore[arg-type]
+    return View(NoClient(), ViewOptions("", "", ""))  # type: ignore[arg-type]
 
 
 async def test_lists_are_of_now_where_deciding_is_quick(

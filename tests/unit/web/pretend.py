@@ -82,6 +82,7 @@ class Pretend:
     """What the pages ask, answered from lists. `refused` is raised by every question."""
 
     def __init__(self) -> None:
+        self.as_of = NOW
         self.items = waiting(3)
         self.ledger = [node("gpu-00", held={0: 1000, 1: 250}), node("gpu-01", sick=3)]
         self.events: list[Event] = []
@@ -110,7 +111,7 @@ class Pretend:
         self._ask(f"queue {namespace}{' own' if is_own_only else ''}")
         is_own = f"{namespace}/" if is_own_only else ""
         items = [each for each in self.items if each.workload.startswith(is_own)]
-        return QueueList(as_of=NOW, items=items)
+        return QueueList(as_of=self.as_of, items=items)
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """One workload that waits."""

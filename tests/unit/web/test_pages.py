@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from rich.text import Text
 
-from extender.view.answers import Change
+from extender.view.answers import AsOf, Change
 from extender.view.command import SIGNS
 from extender.web.evictions import Event
 from extender.web.guard import POLICY, guard
@@ -22,7 +22,7 @@ from extender.web.identity import one_user
 from extender.web.pages import VERSION, Pages
 from extender.web.questions import NoAnswerError
 from extender.web.tables import ROWS
-from tests.unit.web.pretend import Pretend, node, waiting
+from tests.unit.web.pretend import NOW, Pretend, node, waiting
 
 TOKEN = "a-token"
 LOOPBACK = "127.0.0.1"
@@ -195,6 +195,12 @@ async def test_queue_is_that_of_the_own_namespace_unless_asked(get: Get, pretend
     await get("queue?namespace=team-b")
     await get("queue?all=1")
     assert pretend.asked == ["queue team-a", "queue team-b", "queue "]
+
+
+async def test_a_page_warns_if_no_controller_leads(get: Get, pretend: Pretend) -> None:
+    pretend.as_of = AsOf(NOW.time, "8872", "no Ballast controller has led: nothing starts")
+    _, text, _ = await get("queue")
+    assert '<p class="wrong" role="status">No Ballast controller has led: nothing starts.' in text
 
 
 @pytest.mark.parametrize("page", ["queue", "evictions"])
