@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from extender.api.objects import Requirement
+from extender.api.objects import LabelSelector, Requirement
 
 #: The most values of a label that a message lists.
 MOST_VALUES: Final = 4
@@ -40,6 +40,15 @@ def meets(rule: Requirement, labels: Mapping[str, str]) -> bool | None:
         case "Gt" | "Lt":
             return _compares(rule.operator, value, values)
     return None
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether the selector matches, as in Kubernetes: an empty one matches everything."""
+    wanted = selector.match_labels or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    # The API server has no operator that `meets` does not know; an unknown one matches, to be safe.
+    return all(meets(each, labels) is not False for each in selector.match_expressions or ())
 
 
 def _compares(operator: str, value: str | None, values: list[str]) -> bool:

@@ -9,6 +9,7 @@ from extender.api.names import GROUP, LABEL_MANAGED, PRIORITY_CLASSES
 from extender.preflight.devices import check_devices
 from extender.preflight.facts import Facts
 from extender.preflight.findings import PreflightFinding, State, some
+from extender.preflight.webhooks import check_webhooks
 
 #: Minor versions of Kubernetes: the oldest and the newest that were tested (docs/platforms.md).
 OLDEST_MINOR: Final = 32
@@ -53,6 +54,7 @@ def check_cluster(facts: Facts) -> Iterator[PreflightFinding]:
     yield _priority_classes(facts)
     yield from _default_class(facts)
     yield from _admission(facts)
+    yield from check_webhooks(facts)
     if facts.unread:
         found = "; ".join(facts.unread)
         yield PreflightFinding(
@@ -176,7 +178,8 @@ def _default_class(facts: Facts) -> Iterator[PreflightFinding]:
 def _admission(facts: Facts) -> Iterator[PreflightFinding]:
     if GROUP not in facts.groups or facts.lacks("validatingadmissionpolicies"):
         return
-    names = {each.metadata.name for each in (*facts.policies, *facts.webhooks)}
+    names = {each.metadata.name for each in facts.policies}
+    names |= {each.metadata.name for each in facts.webhooks}
     is_known = not facts.lacks("mutatingwebhookconfigurations")
     if is_known and not any(name.startswith("ballast-") or GROUP in name for name in names):
         advice = "apply an overlay: the CRDs alone do nothing (docs/install.md)"

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from extender.api.claims import DeviceClass, ResourceSlice
 from extender.api.kinds import GpuNode, GpuNodePool, GpuProject
 from extender.api.names import API_VERSION
-from extender.api.objects import Container, ObjectMeta, PriorityClass, Taint
+from extender.api.objects import Container, LabelSelector, ObjectMeta, PriorityClass, Taint
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound
 from extender.kube.resources import DRA_PATH
@@ -104,6 +104,26 @@ class Named(Struct):
     metadata: ObjectMeta
 
 
+class WebhookRule(Struct, rename="camel"):
+    api_groups: list[str] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+    resources: list[str] = field(default_factory=list)
+    scope: str = "*"
+
+
+class Webhook(Struct, rename="camel"):
+    failure_policy: str = "Fail"
+    match_conditions: list[dict[str, Any]] | None = None
+    namespace_selector: LabelSelector = field(default_factory=LabelSelector)
+    object_selector: LabelSelector = field(default_factory=LabelSelector)
+    rules: list[WebhookRule] | None = None
+
+
+class WebhookConfiguration(Struct):
+    metadata: ObjectMeta
+    webhooks: list[Webhook] | None = None
+
+
 class ConfigMap(Struct):
     metadata: ObjectMeta
     data: dict[str, str] | None = None
@@ -153,7 +173,7 @@ class Facts(Struct):
     priority_classes: list[DefaultingClass] = field(default_factory=list)
     device_classes: list[DeviceClass] = field(default_factory=list)
     slices: list[ResourceSlice] = field(default_factory=list)
-    webhooks: list[Named] = field(default_factory=list)
+    webhooks: list[WebhookConfiguration] = field(default_factory=list)
     policies: list[Named] = field(default_factory=list)
     #: Policies of deschedulers.
     descheduling: list[ConfigMap] = field(default_factory=list)
@@ -200,7 +220,14 @@ class FactsReader:
             ),
             device_classes=await self._list(f"{dra}/deviceclasses", DeviceClass),
             slices=await self._list(f"{dra}/resourceslices", ResourceSlice),
-            webhooks=await self._list(f"{admission}/mutatingwebhookconfigurations", Named),
+            webhooks=[
+                *await self._list(
+                    f"{admission}/mutatingwebhookconfigurations", WebhookConfiguration
+                ),
+                *await self._list(
+                    f"{admission}/validatingwebhookconfigurations", WebhookConfiguration
+                ),
+            ],
             policies=await self._list(f"{admission}/validatingadmissionpolicies", Named),
             lacking=await self._lacking(),
         )

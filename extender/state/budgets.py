@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.objects import LabelSelector, PodDisruptionBudget
-from extender.api.selectors import meets
+from extender.api.selectors import selects
 from extender.state.pods.facts import PodFacts
 
 #: Only the first budgets of a namespace, by name, are counted, to bound what a tenant can cost a
@@ -72,7 +72,7 @@ class BudgetIndex:
         by_key = dict(pod.labels)
         found: list[tuple[str, _Budget]] = []
         for name, budget in known.items():
-            if budget.selector is not None and _selects(budget.selector, by_key):
+            if budget.selector is not None and selects(budget.selector, by_key):
                 found.append((f"{pod.namespace}/{name}", budget))
                 if len(found) == _ENOUGH:
                     break
@@ -105,12 +105,3 @@ def _binds_unready(budget: PodDisruptionBudget) -> bool:
     if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
         return False
     return not 0 < status.desired_healthy <= status.current_healthy
-
-
-def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether the selector matches, as in policy/v1: an empty one matches every pod."""
-    wanted = selector.match_labels or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    # The API server has no operator that `meets` does not know; an unknown one matches, to be safe.
-    return all(meets(each, labels) is not False for each in selector.match_expressions or ())

@@ -63,6 +63,28 @@ def test_a_descheduler_is_found_in_its_namespace(api: Api) -> None:
     assert found["found"].startswith(f"ConfigMap {name}/policy ")
 
 
+def test_a_webhook_that_can_stop_the_controller_is_found(api: Api) -> None:
+    configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["leases"]}
+    asked = {
+        "name": "rules.example.com",
+        "rules": [rule],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ballast-system"}},
+    }
+    api.control_plane.admin.post(
+        configurations, {"metadata": {"name": "rules"}, "webhooks": [asked]}
+    )
+    try:
+        done = preflight(api.kubeconfig, "-o", "json")
+    finally:
+        api.control_plane.admin.delete(f"{configurations}/rules")
+    (found,) = (e for e in json.loads(done.stdout)["checks"] if e["check"] == "other webhooks")
+    assert (found["state"], found["found"].partition(":")[0]) == ("WARN", "rules")
+
+
 def test_login_without_rights_is_told_what_it_lacks(api: Api) -> None:
     done = preflight(api.control_plane.kubeconfig_for("nobody-special", ()), "-o", "json")
     assert done.returncode == 1, done.stderr

@@ -18,7 +18,16 @@ from extender.api.names import PRIORITY_CLASSES
 from extender.api.objects import ObjectMeta, Taint
 from extender.cli.checks.checked import judge
 from extender.preflight.cluster import SCHEDULER_MINOR
-from extender.preflight.facts import Budget, ConfigMap, DefaultingClass, Facts, Job, Named, Node
+from extender.preflight.facts import (
+    Budget,
+    ConfigMap,
+    DefaultingClass,
+    Facts,
+    Job,
+    Named,
+    Node,
+    WebhookConfiguration,
+)
 from extender.preflight.findings import PreflightFinding, State, some
 from tests.support.overlays import of_kind, rendered
 
@@ -47,6 +56,11 @@ def node(
 
 def named(name: str, **labels: str) -> Named:
     return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Named)
+
+
+def configuration(name: str, *webhooks: dict[str, Any]) -> WebhookConfiguration:
+    body = {"metadata": {"name": name}, "webhooks": list(webhooks)}
+    return msgspec.convert(body, WebhookConfiguration)
 
 
 def project(name: str, *namespaces: str) -> GpuProject:
@@ -206,7 +220,7 @@ def test_other_schedulers_are_named(groups: list[str], name: str) -> None:
 
 
 def test_yunikorn_is_known_by_its_webhook() -> None:
-    facts = good(webhooks=[named("yunikorn-admission-controller-mutations")])
+    facts = good(webhooks=[configuration("yunikorn-admission-controller-mutations")])
     assert "YuniKorn" in finding(facts, "other schedulers").found
 
 
@@ -254,7 +268,7 @@ def test_rights_that_lack_fail() -> None:
 
 
 def test_installation_without_its_policy_fails() -> None:
-    facts = good(groups=["ballast.dev"], webhooks=[named("ballast-webhooks")])
+    facts = good(groups=["ballast.dev"], webhooks=[configuration("ballast-webhooks")])
     assert finding(facts, "policies").state is State.FAIL
     facts.policies = [named("gpu-pods.ballast.dev")]
     assert finding(facts, "policies").state is State.OK
