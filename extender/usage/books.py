@@ -66,7 +66,8 @@ class UsageBooks:
         self._period_s = period_s
         self._records: dict[str, GpuUsage] | None = None
         self._stamps: dict[Account, int] = {}
-        self._floor_s = 0
+        #: None until the records were first read.
+        self._floor_s: int | None = None
         self._pruned_on = ""
         #: None until the month's records were read.
         self._month: MonthUse | None = None
@@ -133,7 +134,6 @@ class UsageBooks:
         records: dict[str, GpuUsage] = {}
         stamps: dict[Account, int] = {}
         month = MonthUse()
-        oldest = day_of(until_s - DAY_S)
         selector = f"{LABEL_MONTH} in ({_month_before(until_s, 1)},{day_of(until_s)[:7]})"
         async for page in self._client.pages(USAGES, label_selector=selector):
             for record in page.items:
@@ -141,11 +141,18 @@ class UsageBooks:
                 account = spec.account, spec.name
                 stamps[account] = max(stamps.get(account, 0), spec.counted_to)
                 month.note(spec)
-                if spec.day >= oldest:
-                    records[record.metadata.name] = record
+                records[record.metadata.name] = record
+            # Names begin with the day and pages are in the order of names, so few records are kept.
+            oldest = day_of(self._floor_after(stamps, until_s))
+            records = {name: each for name, each in records.items() if each.spec.day >= oldest}
         month.forget_before(month_of(until_s))
         self._records, self._stamps, self._month = records, stamps, month
-        self._floor_s = max(stamps.values()) - _REACH_S if stamps else until_s
+        self._floor_s = self._floor_after(stamps, until_s)
+
+    def _floor_after(self, stamps: Mapping[Account, int], until_s: int) -> int:
+        """The time before which nothing is counted: no later than the last complete booking."""
+        floor_s = max(stamps.values()) - _REACH_S if stamps else until_s
+        return floor_s if self._floor_s is None else min(floor_s, self._floor_s)
 
     def _count(self, holds: tuple[Hold, ...], until_s: int) -> dict[Account, Counted]:
         """What each account held since its last record; accounts that held nothing are left out."""
@@ -168,7 +175,7 @@ class UsageBooks:
     def _figures(
         self, account: Account, holds: list[Hold], losses: list[Loss], until_s: int
     ) -> Counted:
-        start_s = max(self._stamps.get(account, 0), self._floor_s)
+        start_s = max(self._stamps.get(account, 0), self._floor_s or 0)
         counted = Counted(
             held=count_holds(holds, start_s, until_s), lost=count_losses(losses, start_s, until_s)
         )

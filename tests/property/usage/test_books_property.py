@@ -2,18 +2,15 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import convert
 
-from extender.api.kinds import GpuUsage
 from extender.kube.errors import AlreadyExists, Conflict, Unavailable
-from extender.kube.wire import Page
 from extender.state.model import Figures, PoolQuota, QueueView
 from extender.usage.books import SETTLE_S, UsageBooks
 from extender.usage.meter import UsageMeter
+from tests.unit.usage.api_server import ApiServer
 from tests.unit.usage.ledgers import revision, row
 
 #: Ten minutes before midnight in UTC.
@@ -21,43 +18,6 @@ START_S = 20_000 * 86_400 - 600
 QUOTA_MILLI = 1500
 END_S = START_S + 1_200
 USERS = {"p0": "ann", "p1": "bo", "p2": "", "p3": "ann"}
-
-
-class ApiServer:
-    """Keeps GpuUsages; loses answers, before or after the write, as it is told."""
-
-    def __init__(self, losses: list[str]) -> None:
-        self.stored: dict[str, GpuUsage] = {}
-        self._losses = losses
-        self._version = 0
-
-    async def pages(self, *_: Any, **__: Any) -> Any:
-        yield Page(list(self.stored.values()))
-
-    async def list_all(self, *_: Any, **__: Any) -> Page[GpuUsage]:
-        return Page([])
-
-    async def create(self, _: object, body: dict[str, Any]) -> GpuUsage:
-        name = body["metadata"]["name"]
-        if name in self.stored:
-            raise AlreadyExists(name)
-        return self._store(name, body)
-
-    async def merge_patch(self, _: object, name: str, body: dict[str, Any]) -> GpuUsage:
-        if self.stored[name].metadata.resource_version != body["metadata"]["resourceVersion"]:
-            raise Conflict(name)
-        return self._store(name, body)
-
-    def _store(self, name: str, body: dict[str, Any]) -> GpuUsage:
-        loss = self._losses.pop() if self._losses else ""
-        if loss == "before":
-            raise Unavailable("lost before the write")
-        self._version += 1
-        meta = body["metadata"] | {"name": name, "resourceVersion": str(self._version)}
-        self.stored[name] = convert({"metadata": meta, "spec": body["spec"]}, GpuUsage)
-        if loss == "after":
-            raise Unavailable("lost after the write")
-        return self.stored[name]
 
 
 async def book(books: UsageBooks, now_s: int) -> None:
