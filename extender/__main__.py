@@ -16,6 +16,8 @@ import click
 from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
+from extender.cli.terminal.flags import Number
+
 #: Research, which the image leaves out.
 _LAB: Final = "extender.lab"
 _REPLAY: Final = "replay"
@@ -163,9 +165,7 @@ _identity_option = click.option(
     "--identity", default="", help="Default: host name and a random end."
 )
 #: An option that takes a time above 0.
-_seconds = functools.partial(
-    click.option, type=click.FloatRange(min=0, min_open=True), show_default=True
-)
+_seconds = functools.partial(click.option, type=Number(min=0, min_open=True), show_default=True)
 _lease_duration = _seconds(
     "--lease-duration",
     "lease_duration_s",
@@ -224,7 +224,7 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 @click.option(
     "--usage-period",
     "usage_period_s",
-    type=click.FloatRange(min=0.05, max=300.0),
+    type=Number(min=0.05, max=300.0),
     default=60.0,
     show_default=True,
     help="Seconds between two writes of the usage records.",
@@ -264,7 +264,7 @@ def view(**given: Any) -> None:
 @click.option(
     "--reserve-within",
     "reserve_s",
-    type=click.FloatRange(min=1.0),
+    type=Number(min=1.0),
     default=300.0,
     show_default=True,
     help="Seconds that a nominated cluster has to admit a Workload.",
@@ -272,7 +272,7 @@ def view(**given: Any) -> None:
 @click.option(
     "--answer-within",
     "answer_s",
-    type=click.FloatRange(min=0.1, max=60.0),
+    type=Number(min=0.1, max=60.0),
     default=15.0,
     show_default=True,
     help="Seconds that a cluster has to answer.",

@@ -4,9 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import yaml
+
 from extender.api.names import API_VERSION
 
 Manifest = dict[str, Any]
+
+#: Characters of a parser's message that are shown.
+_LONGEST: Final = 300
 
 #: Fields that the API server writes and that may be dropped without loss.
 _SERVER: Final = frozenset(
@@ -165,6 +170,29 @@ def _says_nothing(value: Any) -> bool:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class UnreadableError(ValueError):
+    """A file is not YAML."""
+
+
+def read_documents(text: str) -> list[Any]:
+    """The documents of a file; raises UnreadableError with one line that says what is wrong."""
+    try:
+        return list(yaml.safe_load_all(text))
+    except RecursionError:
+        raise UnreadableError("it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:
+        # An invalid date is a ValueError.
+        raise UnreadableError(f"neither YAML nor JSON: {_fault(error)}") from None
+
+
+def _fault(error: Exception) -> str:
+    """PyYAML's message in one line, without the text around the place."""
+    if isinstance(error, yaml.MarkedYAMLError) and (place := error.problem_mark):
+        words = ", ".join(filter(None, (error.context, error.problem)))
+        return f"{words} in line {place.line + 1}, column {place.column + 1}"
+    return " ".join(str(error).split())[:_LONGEST]
 
 
 def documents_of(document: Any) -> Iterator[Manifest]:

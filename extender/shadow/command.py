@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from extender.cli.terminal.flags import Where, cluster_flags, examples, format_flag
+from extender.cli.terminal.flags import Number, Where, cluster_flags, examples, format_flag
 
 if TYPE_CHECKING:
     from extender.shadow.answers import ShadowReport
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, max=43_200),
+    type=Number(min=0, max=43_200),
     default=0.0,
     show_default=True,
     help="How long to watch; 0 is one look. ^C ends it early, and the report is still written.",
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--every",
     "every_s",
-    type=click.FloatRange(min=1, max=3600),
+    type=Number(min=1, max=3600),
     default=60.0,
     show_default=True,
     help="Seconds between two looks.",

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from extender.api.events import Event, Removed, Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, GpuTopology
 from extender.api.names import API_VERSION
 from extender.api.objects import Node, Pod, PodDisruptionBudget, PriorityClass
 from extender.cli.ask import listed_or_none
-from extender.convert.fields import Manifest, Served, documents_of
+from extender.convert.fields import Manifest, Served, UnreadableError, documents_of, read_documents
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, Unavailable
 from extender.kube.reflector import Reflector
@@ -174,9 +173,9 @@ async def _served(client: Client, served: Served) -> list[Manifest]:
 def read_queues(path: Path, text: str) -> list[QueueObject]:
     """The queues of a file; other objects are skipped. Raises QueueFileError."""
     try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise QueueFileError(f"{path}: neither YAML nor JSON: {str(error)[:200]}") from None
+        documents = read_documents(text)
+    except UnreadableError as error:
+        raise QueueFileError(f"{path}: {error}") from None
     try:
         found = _read([each for each in documents_of(documents) if each])
     except (msgspec.ValidationError, ValueError) as error:

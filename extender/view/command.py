@@ -125,8 +125,11 @@ def _picture_of(path: Path) -> "Picture":
     loaded = load([path])
     if loaded.broken:
         raise click.ClickException(loaded.broken[0].why)
+    first, *others = loaded.cases
+    if others:
+        click.echo(f"Note: {path} has {len(loaded.cases)} cases; this is {first.id}", err=True)
     try:
-        world = World.of(loaded.cases[0])
+        world = World.of(first)
     except ScenarioError as error:
         raise click.ClickException(f"{path}: {error}") from None
     return Picture(take_snapshot(world), settings_now(world))

@@ -71,8 +71,9 @@ def apply(picture: Picture, spec: SimulationSpec, wanted: Iterable[WorkloadView]
 def _figures(given: Mapping[str, str], picture: Picture) -> dict[tuple[str, str], int]:
     found = {}
     for named, text in given.items():
+        place = _place(named, picture)
         try:
-            found[_place(named, picture)] = parse_gpus(text)
+            found[place] = parse_gpus(text)
         except ValueError as error:
             raise BadChangeError(f"{named}: {error}") from None
     return found

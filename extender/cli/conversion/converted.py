@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Final
 
 import click
-import yaml
 
 from extender.cli.ask import ask, listed_or_none
 from extender.cli.terminal.flags import Where
 from extender.cli.terminal.output import plain
 from extender.convert import hami, kai, kueue, runai, slurm, volcano
-from extender.convert.fields import Converted, Manifest, documents_of
+from extender.convert.fields import (
+    Converted,
+    Manifest,
+    UnreadableError,
+    documents_of,
+    read_documents,
+)
 from extender.kube.client import Client
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -82,11 +87,10 @@ def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:
         if name != "-" and Path(name) not in files and not name.endswith(_ENDINGS):
             continue
         try:
-            for document in yaml.safe_load_all(text):
-                yield from documents_of(document)
-        except yaml.YAMLError as error:
-            message = str(error).partition("\n")[0]
-            raise click.ClickException(f"{name}: neither YAML nor JSON: {message}") from None
+            documents = read_documents(text)
+        except UnreadableError as error:
+            raise click.ClickException(f"{name}: {plain(str(error))}") from None
+        yield from documents_of(documents)
 
 
 async def _live(client: Client, peer: str) -> list[Manifest]:

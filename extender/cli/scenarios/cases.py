@@ -120,9 +120,14 @@ def _as_case(loaded: Loaded, report: Report) -> dict[str, Any]:
 def _chosen(loaded: Loaded, id_: str) -> list[Case]:
     """The cases to show; raises ClickException if there is no case with this id."""
     if id_ and id_ not in {*loaded.files, *(each.id for each in loaded.broken)}:
-        known = listed(loaded.files, _MOST_LISTED) or "none that can be read"
-        raise click.ClickException(plain(f"there is no case {id_}; there are {known}"))
+        raise no_such_case(loaded, id_)
     return [case for case in loaded.cases if id_ in ("", case.id)]
+
+
+def no_such_case(loaded: Loaded, id_: str) -> click.ClickException:
+    """The error that names the cases that there are."""
+    known = listed(loaded.files, _MOST_LISTED) or "none that can be read"
+    return click.ClickException(plain(f"there is no case {id_}; there are {known}"))
 
 
 def _print_reports(reports: Iterable[Report]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 from msgspec import structs
 
+from extender.cli.scenarios.cases import no_such_case
 from extender.cli.terminal.output import plain, sentence_console
 from extender.cli.terminal.show import echo_data, print_table, safe, table_of
 from extender.scenario.errors import ScenarioError
@@ -43,7 +44,7 @@ def run_days(
     wrong = [each.why for each in loaded.broken if id_ in ("", each.id)]
     chosen = [case for case in loaded.cases if id_ in ("", case.id)]
     if not chosen and not wrong:
-        raise click.ClickException(plain(f"there is no case {id_}"))
+        raise no_such_case(loaded, id_)
     reports: list[dict[str, Any]] = []
     for case in chosen:
         try:

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from extender.cli.terminal.flags import format_flag
+from extender.cli.terminal.flags import Number, format_flag
 
 _HELP: Final = """\
 The file is a scenario with a section `simulate`:
@@ -37,7 +37,7 @@ See docs/simulate.md for what the figures mean.
 @click.command("simulate", epilog=_HELP)
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--case", "id_", default="", help="Only the case with this id.")
-@click.option("--days", type=click.FloatRange(0, 3660, min_open=True), help="Days to run.")
+@click.option("--days", type=Number(0, 3660, min_open=True), help="Days to run.")
 @click.option("--seed", type=int, help="Seed of random arrivals.")
 @click.option("--events", "has_events", is_flag=True, help="Print every decision, too.")
 @format_flag(("table", "json", "yaml"))

@@ -7,6 +7,7 @@ load the Kubernetes client: a command imports the rest when it runs.
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, Final, TypeVar, cast
 
 import click
@@ -14,6 +15,19 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Formats that `-o` accepts for lists.
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")
+
+
+class Number(click.FloatRange):
+    """A number within bounds; NaN, which is within all bounds for click, is none."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; fails with a sentence."""
+        found = super().convert(value, param, ctx)
+        if isnan(found):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return found
 
 
 @dataclass(slots=True, frozen=True)

@@ -47,6 +47,27 @@ def test_what_is_no_object_is_reported(peer: str, text: str, tmp_path: Path) -> 
     assert "is not an object" in told
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [\n", "neither YAML nor JSON: while parsing a flow node"),
+        ("a: [\n", "expected the node content, but found '<stream end>' in line 2, column 1"),
+        ("a: 2026-99-99\n", "neither YAML nor JSON: month must be in 1..12"),
+        ("[" * 5000, "it is nested too deeply"),
+    ],
+)
+@pytest.mark.parametrize("peer", PEERS[:-1])
+def test_what_is_no_yaml_is_reported_with_its_place(
+    peer: str, text: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    code, told = convert(peer, file)
+    assert code == 1
+    assert told.startswith(f"Error: {file}: ")
+    assert said in told
+
+
 def test_an_object_of_another_kind_is_told_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text("kind: ConfigMap\nmetadata: {name: x}\n---\nfoo: bar\n")

@@ -169,6 +169,21 @@ def test_show_says_what_is_wrong_and_where(mixed: Path, tmp_path: Path) -> None:
     assert told == "Error: there is no case z; there are nowhere\n"
 
 
+def test_simulate_says_which_cases_there_are(tmp_path: Path) -> None:
+    path = written(tmp_path, LENT)
+    told = CliRunner().invoke(main, ["simulate", str(path), "--case", "z"]).stderr
+    assert told == "Error: there is no case z; there are lent\n"
+
+
+def test_what_if_on_a_file_of_several_cases_says_which_it_takes(tmp_path: Path) -> None:
+    change = ["--quota", "b=1"]
+    path = written(tmp_path, LENT, LENT | {"id": "other"})
+    done = CliRunner().invoke(main, ["whatif", "--file", str(path), *change])
+    assert done.stderr.startswith(f"Note: {path} has 2 cases; this is lent\n")
+    done = CliRunner().invoke(main, ["whatif", "--file", str(written(tmp_path, LENT)), *change])
+    assert "Note:" not in done.stderr
+
+
 def test_show_tells_good_cases_beside_bad_ones(mixed: Path) -> None:
     done = ballast("show", mixed)
     assert done.exit_code == 1

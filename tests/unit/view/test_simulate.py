@@ -157,10 +157,13 @@ def test_a_job_is_tried_before_it_is_submitted() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"quotas": {"nobody": "4"}}, "no project or department 'nobody'; there are: a, "),
+        (
+            {"quotas": {"nobody": "4"}},
+            "^there is no project or department 'nobody'; there are: a, ",
+        ),
         (
             {"quotas": {"a/h1000": "4"}},
-            "a/h1000: there is no node pool 'h1000'; there are: default",
+            "^a/h1000: there is no node pool 'h1000'; there are: default",
         ),
         ({"quotas": {"a": "many"}}, "a: "),
         ({"drain": ["n9"]}, "there is no GPU node 'n9'; there are: n0, n1"),
