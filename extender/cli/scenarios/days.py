@@ -1,15 +1,16 @@
 """Implementation of `ballast simulate`: runs cases for days and prints the figures of queues."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import structs
 
 from extender.cli.scenarios.cases import no_such_case
 from extender.cli.terminal.output import plain, sentence_console
-from extender.cli.terminal.show import echo_data, print_table, safe, table_of
+from extender.cli.terminal.show import echo_data, fits, print_table, safe, table_of
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import load
 from extender.scenario.longrun.simulate import as_time, simulate
@@ -17,6 +18,9 @@ from extender.scenario.model.case import Case
 from extender.scenario.narrative import tell
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _COLUMNS: Final = (
     ("arrived", "arrived"),
@@ -31,6 +35,8 @@ _COLUMNS: Final = (
     ("longestWaitHours", "longest wait h"),
     ("longestWithoutHours", "longest without h"),
 )
+#: Of these, what a terminal that is too narrow for all shows first.
+_N_HOURS: Final = 6
 
 
 def run_days(
@@ -67,6 +73,20 @@ def _seeded(case: Case, seed: int | None) -> Case:
     return structs.replace(case, simulate=structs.replace(case.simulate, seed=seed))
 
 
+def _table(lines: Mapping[str, Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> "Table":
+    """The figures of these columns, a line for each queue and user."""
+    table = table_of(("", *(heading for _, heading in columns)), folds=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, figures in lines.items():
+        cells = (
+            f"{figures[key]:,.1f}" if isinstance(figures[key], float) else f"{figures[key]:,}"
+            for key, _ in columns
+        )
+        table.add_row(safe(name), *cells)
+    return table
+
+
 def _tell(now_s: int, world: World, outcome: Outcome) -> None:
     """Print the decisions of one cycle to standard error."""
     story = tell(world, outcome)
@@ -80,18 +100,14 @@ def _print(report: dict[str, Any]) -> None:
         f"{report['id']}: {n_days:g} {'day' if n_days == 1 else 'days'};"
         " owed, held, deprived and lost in GPU-hours"
     )
-    table = table_of(("", *(heading for _, heading in _COLUMNS)), folds=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
     lines = {**report["queues"], **report["users"], "total": report["total"]}
-    for name, figures in lines.items():
-        cells = (
-            f"{figures[key]:,.1f}" if isinstance(figures[key], float) else f"{figures[key]:,}"
-            for key, _ in _COLUMNS
-        )
-        table.add_row(safe(name), *cells)
     click.echo(plain(title))
-    print_table(table)
+    table = _table(lines, _COLUMNS)
+    if fits(table):
+        print_table(table)
+    else:
+        print_table(_table(lines, _COLUMNS[:_N_HOURS]))
+        print_table(_table(lines, _COLUMNS[_N_HOURS:]))
     whole = report["total"]
     rest = "nothing" if whole["cameToRest"] else "something"
     out = sentence_console()

@@ -144,6 +144,13 @@ def table_of(names: Iterable[str], *, no_headers: bool = False, folds: bool = Tr
     return table
 
 
+def fits(table: "Table") -> bool:
+    """Whether the terminal is wide enough for the table; a pipe always is."""
+    console = wide_console(WIDTH)
+    wide = console.options.update(max_width=_WIDEST)
+    return not console.is_terminal or console.measure(table, options=wide).maximum <= console.width
+
+
 def print_table(table: "Table") -> None:
     """Print the table: in a pipe, one line a row; in a terminal that is too narrow for columns that
     do not fold, the terminal wraps the lines."""

@@ -175,6 +175,20 @@ def test_simulate_says_which_cases_there_are(tmp_path: Path) -> None:
     assert told == "Error: there is no case z; there are lent\n"
 
 
+@pytest.mark.parametrize(("width", "n_tables"), [("80", 2), ("120", 1)])
+def test_figures_of_a_simulation_fit_the_terminal(
+    width: str, n_tables: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("extender.cli.terminal.show.WIDTH", int(width))
+    path = written(tmp_path, LENT)
+    lines = CliRunner().invoke(main, ["simulate", "--days", "0.01", str(path)]).stdout.splitlines()
+    totals = [line for line in lines if line.startswith("total")]
+    assert len(totals) == n_tables
+    assert max(map(len, totals)) <= int(width)
+
+
 def test_what_if_on_a_file_of_several_cases_says_which_it_takes(tmp_path: Path) -> None:
     change = ["--quota", "b=1"]
     path = written(tmp_path, LENT, LENT | {"id": "other"})
