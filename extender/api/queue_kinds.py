@@ -34,7 +34,8 @@ OverQuotaWeight = Annotated[
     Meta(
         ge=0,
         description="Weight of the queue when the capacity beyond all quotas is divided; with 0 the"
-        " queue gets nothing above its quota. Ignored on a GpuDepartment: its quota is its weight.",
+        " queue has no part of it, and any other queue may take back what it uses above its quota."
+        " Ignored on a GpuDepartment: its quota is its weight.",
     ),
 ]
 

@@ -35,8 +35,7 @@ def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     if not gpu_nodes and (has_published_cards(facts) or facts.lacks("nodes")):
         return
     if not gpu_nodes:
-        advice = "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery"
-        yield PreflightFinding("GPU nodes", State.FAIL, "no node has or claims GPUs", advice)
+        yield _no_gpu_nodes(facts)
         return
     yield PreflightFinding("GPU nodes", State.OK, f"{len(gpu_nodes)} of {len(facts.nodes)} nodes")
     yield _labels(gpu_nodes)
@@ -46,6 +45,19 @@ def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     yield _nri(gpu_nodes)
     yield _cdi(gpu_nodes)
     yield _own_place(facts.nodes)
+
+
+def _no_gpu_nodes(facts: Facts) -> PreflightFinding:
+    """An autoscaler removes idle nodes down to none."""
+    elastic = [each.metadata.name for each in facts.node_pools if each.spec.elastic]
+    if elastic:
+        advice = f"run this again when {some(elastic)} has nodes: they are checked then"
+        return PreflightFinding("GPU nodes", State.WARN, "none now", advice)
+    advice = (
+        "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery; if an"
+        " autoscaler has removed all GPU nodes, add one"
+    )
+    return PreflightFinding("GPU nodes", State.FAIL, "no node has or claims GPUs", advice)
 
 
 def has_gpus(node: Node) -> bool:

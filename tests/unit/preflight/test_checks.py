@@ -413,3 +413,12 @@ def test_pods_that_hold_gpus_in_namespaces_without_a_project_are_named() -> None
         good(projects=[project("p", "a")], ledger=[ledger("b/left", state="nominated")]),
     ):
         assert check not in {each.check for each in judge(facts)}
+
+
+def test_an_elastic_pool_that_shrank_to_nothing_is_no_failure() -> None:
+    grows = Elastic(max_nodes=4, node=ElasticNode(gpus=8, cpu=64, memory_gib=512))
+    pool = GpuNodePool(metadata=ObjectMeta(name="a100"), spec=GpuNodePoolSpec(elastic=grows))
+    nodes = [node("plain", gpus=0)]
+    found = finding(good(nodes=nodes, node_pools=[pool]), "GPU nodes")
+    assert (found.state, "a100 has nodes" in found.advice) == (State.WARN, True)
+    assert finding(good(nodes=nodes), "GPU nodes").state is State.FAIL
