@@ -189,7 +189,7 @@ PAGES: Final = (
         f"`--reserve-within` ({minutes(option('dispatch', '--reserve-within'))} minutes",
     ),
     ("many-clusters", f"up to {turns.MOST_RESERVE_TIMES} times"),
-    ("objects", f"no live pod for {words(own_groups.KEPT_S / 60)} minutes"),
+    ("objects", f"no live pod for {minutes(own_groups.KEPT_S)} minutes"),
     ("objects", f"up to {constraints.MAX_BYTES >> 10} KiB of labels"),
     ("objects", f"a whole number from 1 to {units.MAX_WEIGHT}"),
     ("operations", f"taken longer than {words(replica.DECIDES_WITHIN_S / 60)} minutes"),

@@ -25,9 +25,9 @@ from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 from extender.state.workloads.own_groups import is_made_by_us
 
-#: How long a group of ours is kept without a live pod. A Job waits 10 s before it recreates its
-#: first failed pod, and twice as long each further time.
-KEPT_S: Final = 300.0
+#: How long a group of ours is kept without a live pod: longer than a Job waits before it creates
+#: evicted pods again, which is 10 minutes at most and reached by a gang of 7 pods.
+KEPT_S: Final = 660.0
 #: Seconds between two searches for groups without pods.
 LOOK_S: Final = 20.0
 #: Most owner references of a group. A group with more controllers gets none, and is deleted after

@@ -8,7 +8,7 @@ import pytest
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
-from extender.cycle.keepers.own_groups import KEPT_S, OwnGroups, group_of
+from extender.cycle.keepers.own_groups import KEPT_S, LOOK_S, OwnGroups, group_of
 from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder
@@ -44,6 +44,13 @@ def test_a_group_of_ours_goes_some_time_after_its_last_pod() -> None:
     state.apply(Removed(Pod, "uid-a", "team-a", "a"))
     assert groups.over(state.snapshot(0), 100.0) == []
     assert groups.over(state.snapshot(0), 100.0 + KEPT_S) == ["team-a/g"]
+
+
+def test_a_group_outlives_the_longest_wait_of_a_job_for_new_pods() -> None:
+    state = state_of(pod_group("g", 8).made_for("uid-job").build())
+    groups = groups_over(state)
+    assert groups.over(state.snapshot(0), 0.0) == []
+    assert groups.over(state.snapshot(0), 10 * 60 + LOOK_S) == []
 
 
 def test_a_pod_that_comes_back_keeps_the_group() -> None:
