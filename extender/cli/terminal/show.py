@@ -5,6 +5,7 @@ it is omitted in pipes and with NO_COLOR.
 """
 
 import json
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ WATCH_S: Final = 2.0
 _FOLDED: Final = 28
 #: Characters between two columns.
 _GAP: Final = 2
+#: Before a sentence that is below its line.
+_INDENT: Final = "    "
 #: Wider than any table.
 _WIDEST: Final = 10_000
 
@@ -202,6 +205,9 @@ def _print_list(how: How, listing: Listing, answer: Answer) -> None:
     if not console.is_terminal or not any(column.folds for column in shown):
         _print_lines(console, shown, items, has_header=not how.no_headers)
         return
+    if shown[-1].folds and _width(shown[:-1], items) + _FOLDED > console.width:
+        _print_lines(console, shown[:-1], items, has_header=not how.no_headers, below=shown[-1])
+        return
     table = table_of((column.name for column in shown), no_headers=how.no_headers)
     for made, column in zip(table.columns, shown, strict=True):
         made.no_wrap = not column.folds
@@ -210,14 +216,33 @@ def _print_list(how: How, listing: Listing, answer: Answer) -> None:
     print_table(table)
 
 
-def _print_lines(
-    console: "Console", shown: Sequence[Column], items: Sequence[Answer], *, has_header: bool
-) -> None:
-    """Print one line per item, without rich, which takes about 1 ms for each: lists of pending
-    workloads may have ten thousand."""
+def _width(shown: Sequence[Column], items: Sequence[Answer]) -> int:
+    """The width of these columns, with the gap after the last one."""
     from rich.cells import cell_len
 
-    columns = [[plain(str(column.cell_of(item))) for item in items] for column in shown]
+    return sum(
+        _GAP + max(cell_len(text) for text in (each.name, *(_text(each, item) for item in items)))
+        for each in shown
+    )
+
+
+def _text(column: Column, item: Answer) -> str:
+    return plain(str(column.cell_of(item)))
+
+
+def _print_lines(
+    console: "Console",
+    shown: Sequence[Column],
+    items: Sequence[Answer],
+    *,
+    has_header: bool,
+    below: Column | None = None,
+) -> None:
+    """Print one line per item, and below it, indented, the sentence of the column `below`. Without
+    rich, which takes about 1 ms for each: lists of pending workloads may have ten thousand."""
+    from rich.cells import cell_len
+
+    columns = [[_text(column, item) for item in items] for column in shown]
     headers = [column.name if has_header else "" for column in shown]
     widths = [
         max(map(cell_len, (header, *cells))) for header, cells in zip(headers, columns, strict=True)
@@ -233,13 +258,27 @@ def _print_lines(
             parts.append((click.style(cell, fg=colour) if colour else cell) + blanks)
         return "".join(parts).rstrip()
 
-    lines = [
-        line(cells, item) for item, cells in zip(items, zip(*columns, strict=True), strict=True)
-    ]
+    lines = []
+    for item, cells in zip(items, zip(*columns, strict=True), strict=True):
+        lines.append(line(cells, item))
+        if below is not None and (text := _text(below, item)) != "-":
+            lines += _indented(text, console.width)
     if has_header:
         header = line(headers)
         lines.insert(0, click.style(header, bold=True) if console.is_terminal else header)
     click.echo("\n".join(lines), color=console.is_terminal)
+
+
+def _indented(text: str, width: int) -> list[str]:
+    """The text in lines of this width, broken between words."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _is_empty(column: Column, items: Iterable[Answer]) -> bool:

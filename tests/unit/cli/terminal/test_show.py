@@ -83,6 +83,30 @@ class TestLists:
         monkeypatch.delenv("FORCE_COLOR")
         assert printed() == in_pipe
 
+    @pytest.mark.parametrize("width", [80, 40])
+    def test_a_sentence_is_below_its_line_where_there_is_no_room_beside_it(
+        self, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said = "a sentence of some words that says why it waits"
+        columns = (Column("NAME", "name"), Column("MESSAGE", "said", folds=True))
+        items = [{"name": "a" * 20, "said": said}, {"name": "b"}]
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setattr("extender.cli.terminal.show.WIDTH", width)
+        show_list(How(no_headers=True), Listing(columns, str), lambda: {"items": items})
+        lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+        assert max(map(len, lines)) <= width
+        beside, below = (
+            [f"{'a' * 20}  {said}", "b                     -"],
+            [
+                "a" * 20,
+                "    a sentence of some words that says",
+                "    why it waits",
+                "b",
+            ],
+        )
+        assert lines == (beside if width == 80 else below)
+
     def test_ten_thousand_lines_take_little(self, capsys: pytest.CaptureFixture[str]) -> None:
         """0.2 s of CPU; rich took 8 s for them."""
         many = told(*((f"thing-{number}", "up") for number in range(10_000)))
