@@ -139,6 +139,7 @@ class Rounds:
         held_back = {held.uid: held for plan in self._plans for held in plan.held_back}
         found.held_back = [held_back[uid] for uid in sorted(held_back)]
         found.cut = frozenset().union(*(plan.cut for plan in self._plans))
+        found.turns = tuple(dict.fromkeys(key for plan in self._plans for key in plan.turns))
         stages = {stage for plan in self._plans for stage in plan.cut_stages}
         found.cut_stages = tuple(stage for stage in ALL_STAGES if stage in stages)
         return found

@@ -188,7 +188,9 @@ class Plan:
     lose their nominations, because the resources will never come free or go to other work.
     `held_back` are victims that disruption budgets protected. `cut` are workloads that the cycle
     had no time for, and `cut_stages` the stages in which that happened. `kept` are running replicas
-    that are not evicted, because they belong to the floor of their owner.
+    that are not evicted, because they belong to the floor of their owner. `turns` has the keys of
+    pending workloads in the order in which `allocate` considered them, placed or not; not those
+    that can have no place, and not those of `priority` pools.
     """
 
     admissions: list[Admission] = field(default_factory=list)
@@ -201,6 +203,7 @@ class Plan:
     cut: frozenset[str] = frozenset()
     cut_stages: tuple[Stage, ...] = ()
     kept: frozenset[str] = frozenset()
+    turns: tuple[str, ...] = ()
 
     def placed_uids(self) -> set[str]:
         """UIDs of the pods that start or are nominated. A moved pod is not among them."""

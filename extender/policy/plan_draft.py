@@ -27,7 +27,8 @@ class PlanDraft:
     lose their nominations; `gone` are the UIDs of pods that the cycle evicts or moves, or of which
     it drops the nomination. `waits` says, by key, why workloads are not placed; `incomplete`, why
     more pods of a placed workload are not. `held_back` are by UID the victims that disruption
-    budgets protected."""
+    budgets protected. `turns` has the keys of workloads in the order in which `allocate` first
+    considered them."""
 
     placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     evictions: list[Eviction] = field(default_factory=list)
@@ -37,6 +38,7 @@ class PlanDraft:
     waits: dict[str, Refused] = field(default_factory=dict)
     incomplete: dict[str, Refused] = field(default_factory=dict)
     held_back: dict[str, HeldBack] = field(default_factory=dict)
+    turns: dict[str, None] = field(default_factory=dict)
     _cut: dict[str, Stage] = field(default_factory=dict)
     _with_victims: set[str] = field(default_factory=set)
     _shrinking: set[str] = field(default_factory=set)
@@ -125,6 +127,7 @@ class PlanDraft:
                 plan.admissions.append(Admission(workloads[key], tuple(placements), state))
         waits = self.incomplete | self.waits | given_up
         plan.waits = {key: waits[key] for key in sorted(waits)}
+        plan.turns = tuple(self.turns)
         plan.cut = frozenset(self._cut)
         plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
         return plan

@@ -97,6 +97,11 @@ class Session:
             overdue=self.settings.first,
         )
 
+    def note_turns(self, waiting: Iterable[Pending]) -> None:
+        """Record the turns of these workloads, unless they had one before in this cycle."""
+        for pending in waiting:
+            self.draft.turns.setdefault(pending.workload.key)
+
     def refused_alike(
         self, turns: Turns, pending: Pending, refused: Refused, pool: str
     ) -> Iterator[tuple[Pending, Refused]]:

@@ -1,4 +1,7 @@
-"""The queue of pending workloads, in the order in which the last decision considered them."""
+"""The queue of pending workloads, in the order in which the last decision considered them.
+
+Workloads that it did not consider, since no node of their pools can hold them, are behind all
+others, by priority and age; so are those of `Priority` pools, where that is the order."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -29,12 +32,19 @@ NOT_IN_LINE: Final = frozenset(
 
 def _line_of(picture: Picture) -> list[str]:
     """Keys of the workloads that wait for room, the next one first."""
-    waits_of, workloads = picture.plan.waits, picture.snapshot.workloads
-    return [
+    plan, workloads = picture.plan, picture.snapshot.workloads
+    turns = {key: turn for turn, key in enumerate(plan.turns)}
+
+    def order(key: str) -> tuple[int, int, int, str]:
+        workload = workloads[key]
+        return turns.get(key, len(turns)), -workload.priority, workload.created_at, key
+
+    found = (
         key
-        for key, refused in waits_of.items()
+        for key, refused in plan.waits.items()
         if key in workloads and refused.reason not in NOT_IN_LINE
-    ]
+    )
+    return sorted(found, key=order)
 
 
 def place_of(picture: Picture, workload: WorkloadView) -> Place | None:

@@ -112,9 +112,12 @@ class _Round:
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
             key = pending.workload.key
+            session.note_turns((pending,))
             if (served_later := self._served_later(leaf, pending)) is not None:
                 holds_up = session.holds_up_queue(pending, self.pool)
-                served_later += [pending, *turns.pass_over(holds_up=holds_up)]
+                behind = turns.pass_over(holds_up=holds_up)
+                session.note_turns(behind)
+                served_later += [pending, *behind]
                 continue
             is_above = self._is_above(leaf, pending)
             placed = self._try(leaf, pending)
@@ -122,8 +125,10 @@ class _Round:
                 self._record_refusal(leaf, pending, placed, is_above=is_above)
                 holds_up = session.holds_up_queue(pending, self.pool)
                 alike = [] if holds_up else self._refuse_alike(turns, leaf, pending, placed)
+                session.note_turns(alike)
                 behind = turns.pass_over(holds_up=holds_up)
                 blocked += [pending, *alike, *behind]
+                session.note_turns(behind)
                 for passed in behind:
                     passed.is_behind = True
                     session.draft.waits.setdefault(passed.workload.key, why_behind(passed, key))

@@ -80,6 +80,7 @@ def start_by_demand(
     turns = session.take_turns(pool, with_gpus)
     left = []
     while (turn := turns.pop()) is not None:
+        session.note_turns(turn[1:])
         given = _try(session, turn[1], pool, moment)
         if isinstance(given, Refused):
             left.append(turn[1])

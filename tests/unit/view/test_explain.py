@@ -238,6 +238,18 @@ def test_a_kept_replica_is_not_preemptible_and_not_named_as_what_might_make_room
     assert checks["preemption"] == "nothing of a runs below priority 90"
 
 
+def test_the_line_is_in_the_order_of_turns_and_not_of_names() -> None:
+    cluster = full_cluster()
+    cluster.job("b-never", "a", gpus=64)
+    cluster.job("a-low", "a", gpus=1, pods=4, priority=40)
+    cluster.job("z-old", "a", gpus=1, pods=4)
+    cluster.job("c-young", "a", gpus=1, pods=4)
+    lines = list(waiting(Picture(cluster.snapshot())))
+    names = ["ns/z-old", "ns/c-young", "ns/a-low", "ns/b-never"]
+    found = [(each.workload, each.position) for each in lines]
+    assert found == list(zip(names, (1, 2, 3, 4), strict=True))
+
+
 @pytest.mark.parametrize(
     "reason",
     [
