@@ -34,6 +34,9 @@ _LACKS_PLACE = (
     Reason.POD_AFFINITY_UNMET,
 )
 
+#: Reasons of a workload that reclaim or preemption may serve; its department may be at its limit.
+_SERVED_BY_EVICTION = (*_LACKS_PLACE, Reason.OVER_LIMIT, Reason.OVER_BUDGET)
+
 #: Workloads of a project, highest priority first, that are considered before one that drains cards.
 _MOST_PRECEDING = 16
 
@@ -145,7 +148,7 @@ class _Round:
         """Record the refusal, which may make other workloads defer or yield."""
         # Users expect to read the reason of the first pool.
         self.session.draft.waits.setdefault(pending.workload.key, refused)
-        if refused.reason not in _LACKS_PLACE or pending.only_holds_up:
+        if refused.reason not in _SERVED_BY_EVICTION or pending.only_holds_up:
             return
         self.has_blocked_work |= self.may_defer and not is_above
         if not is_above and self._is_first_of_project(leaf, pending):
@@ -237,7 +240,9 @@ class _Round:
         first = self.first_blocked.get(leaf.project)
         if first is None or not (self.may_defer or self.preempting is not None):
             return False
-        could_be_served = first.is_entitled and (first.can_reclaim or first.can_preempt)
+        # Its department may be at its share or limit: then reclaim takes from a sibling.
+        has_room = leaf.project.has_room(first.need, leaf.project.deserves)
+        could_be_served = has_room and (first.can_reclaim or first.can_preempt)
         comes_after = pending.workload.priority <= first.workload.priority
         is_other = pending.workload is not first.workload
         return (

@@ -5,7 +5,7 @@ more pods than it needs. Work that it precedes is served after that stage: other
 workload would evict one more pod, or that very work a cycle later.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,11 +35,13 @@ class _Blocked:
 
 @dataclass(slots=True)
 class YieldToPreemption:
-    """The blocked workloads of one pool, by project."""
+    """The blocked workloads of one pool, by project. `_workloads` has all workloads of the cluster
+    by project, once one was needed."""
 
     session: Session
     pool: str
     _by_project: dict[Queue, list[_Blocked]] = field(default_factory=dict)
+    _workloads: dict[str, list[WorkloadView]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for leaf, pending, chunk in self.session.backlog.blocked.get(self.pool, ()):
@@ -81,7 +83,9 @@ class YieldToPreemption:
         """Whether the workload would fit if all pods that it may evict were gone: those of its
         project, and beside them, within its quota, those that it could reclaim then."""
         if blocked.can_be_served is None:
-            own = self._running(self._take_back(blocked).could_preempt, preempt_minimum_s)
+            among = self._workloads_of(blocked.leaf.project)
+            could_preempt = self._take_back(blocked).could_preempt
+            own = self._running(could_preempt, preempt_minimum_s, among)
             blocked.can_be_served = bool(own) and self._has_place_without(blocked, own)
         return blocked.can_be_served
 
@@ -108,13 +112,22 @@ class YieldToPreemption:
             lambda queue: reclaim_minimum_s(queue, level_of),
         )
 
+    def _workloads_of(self, project: Queue) -> Sequence[WorkloadView]:
+        if not self._workloads:
+            for workload in self.session.snapshot.workloads.values():
+                self._workloads.setdefault(workload.project, []).append(workload)
+        return self._workloads.get(project.name, ())
+
     def _running(
-        self, may_evict: Callable[[Queue, WorkloadView], bool], minimum_s: Callable[[Queue], int]
+        self,
+        may_evict: Callable[[Queue, WorkloadView], bool],
+        minimum_s: Callable[[Queue], int],
+        among: Iterable[WorkloadView] | None = None,
     ) -> list[End]:
         """The pods that the predicate selects and that have run for their queue's minimum."""
         future, now_s = self.session.reservations.future, self.session.snapshot.now_s
         return [
             end
-            for end in future.running(self.pool, may_evict)
+            for end in future.running(self.pool, may_evict, among)
             if end.leaf is not None and now_s - end.pod.started_at >= minimum_s(end.leaf)
         ]

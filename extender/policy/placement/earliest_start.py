@@ -97,10 +97,16 @@ class Future:
         found.sort(key=lambda end: (n_busy[end.ix], names[end.ix], end.pod.uid))
         return found
 
-    def running(self, pool: str, is_selected: Callable[[Queue, WorkloadView], bool]) -> list[End]:
-        """The pods of the pool whose queue and workload satisfy the predicate."""
+    def running(
+        self,
+        pool: str,
+        is_selected: Callable[[Queue, WorkloadView], bool],
+        among: Iterable[WorkloadView] | None = None,
+    ) -> list[End]:
+        """The pods of the pool whose queue and workload (one of `among`, if given) satisfy the
+        predicate."""
         found: list[End] = []
-        for workload in self.snapshot.workloads.values():
+        for workload in self.snapshot.workloads.values() if among is None else among:
             leaf = self.queues[pool].leaf_of(workload)
             if leaf is not None and is_selected(leaf, workload):
                 found += self._ends_of(workload, pool)
