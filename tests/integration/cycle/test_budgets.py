@@ -1,25 +1,12 @@
 """A borrower with disruption budgets and long grace periods, on a real control plane."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
-from tests.support.auditor import Auditor
-from tests.support.controlplane.handles import Cluster
 
 DAY_S = 86_400
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
 
 
 def protect(scene: Scene, **spec: Any) -> None:

@@ -1,23 +1,10 @@
 """The columns of `kubectl get`, and the generation that a status is for."""
 
 import re
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-import pytest
-
 from tests.integration.cycle.two_projects import Scene
-from tests.support.auditor import Auditor
-from tests.support.controlplane.handles import Cluster
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
 
 
 def table(scene: Scene, *words: str) -> dict[str, dict[str, str]]:

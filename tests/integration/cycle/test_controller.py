@@ -1,22 +1,9 @@
 """The controller on a real control plane: decisions, writes, repairs and reports."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from extender.kube.resources import GPU_NODES
 from tests.integration.cycle.two_projects import NEVER_S, Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
-from tests.support.controlplane.handles import Cluster
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
 
 
 async def test_halves_share_cards_and_the_annotation_names_them(scene: Scene) -> None:

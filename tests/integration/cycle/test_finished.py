@@ -1,25 +1,12 @@
 """Gangs with two sub-groups that only their pods state, from the first pod to the last."""
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from extender.api import names
 from extender.kube.resources import PODS
 from tests.integration.cycle.two_projects import DONE_S, Scene
 from tests.support import workloads
-from tests.support.auditor import Auditor
-from tests.support.controlplane.handles import Cluster
 from tests.support.sight import until
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
 
 
 def submit_role(scene: Scene, role: str, n_pods: int) -> None:

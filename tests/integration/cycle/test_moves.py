@@ -2,24 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from extender.api.kinds import CardShare, MoveHold, Row
 from extender.kube.resources import GPU_NODES, PODS
 from tests.integration.cycle.two_projects import Scene
-from tests.support.auditor import Auditor
-from tests.support.controlplane.handles import Cluster
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
 
 
 async def keep_place(scene: Scene, pod: dict[str, Any], node: str, card: int) -> None:

@@ -35,14 +35,6 @@ PORT = 9123
 
 
 @pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
-
-
-@pytest.fixture
 async def wide(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
     """Four nodes of eight cards. Whether a pod is refused is judged later: a busy kube-scheduler
     binds fifty at once in any order."""

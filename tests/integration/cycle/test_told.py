@@ -1,24 +1,12 @@
 """What tenants see with `kubectl describe` of their pods, on a real control plane."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from extender.__main__ import main
 from tests.integration.cycle.two_projects import Scene
-from tests.support.auditor import Auditor
-from tests.support.controlplane.handles import Cluster
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
-    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
-    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
-        yield opened
-        await audited.finish()
 
 
 def pods(scene: Scene, namespace: str, job: str) -> list[Any]:
