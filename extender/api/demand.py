@@ -65,6 +65,7 @@ SHARE_ANNOTATIONS: Final = (
 GPU_ANNOTATIONS: Final = (*SHARE_ANNOTATIONS, DEVICES, FRACTION_CONTAINER)
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
+#: The most cards of a node: a set of cards is a 64-bit word.
 MAX_DEVICES: Final = 64
 #: A card has at most seven MIG instances.
 MAX_INSTANCES: Final = 7 * MAX_DEVICES

@@ -11,9 +11,10 @@ from functools import lru_cache
 from math import lcm
 from typing import Final
 
+from extender.api.demand import MAX_DEVICES
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_gpus, parse_quantity
 from extender.scenario.model.case import Case
-from extender.scenario.model.values import MOST_CARDS, Amount
+from extender.scenario.model.values import Amount
 from extender.state.model import UNLIMITED
 
 MIB: Final = 1 << 20
@@ -44,9 +45,9 @@ def cards(value: Amount) -> int:
         n, rest = divmod(gpus(value), MILLI_PER_GPU)
     except UnitError:
         n, rest = -1, 0
-    if rest or not 0 <= n <= MOST_CARDS:
+    if rest or not 0 <= n <= MAX_DEVICES:
         message = f"{json.dumps(value)[:_MOST_SHOWN]} is not accepted"
-        raise UnitError(f"{message}; accepted: whole numbers from 0 to {MOST_CARDS}")
+        raise UnitError(f"{message}; accepted: whole numbers from 0 to {MAX_DEVICES}")
     return n
 
 

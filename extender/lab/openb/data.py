@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from extender.api.demand import Demand
+from extender.api.demand import MAX_DEVICES, Demand
 from extender.api.kinds import Device, GpuNode, GpuNodeStatus
 from extender.api.objects import ObjectMeta
 from extender.api.units import MILLI_PER_GPU
@@ -30,7 +30,6 @@ REFERENCE: Final = "reference_alloc_by_seed.csv"
 LAST_PERCENT: Final = 130
 #: Maximum pods per node in the reference simulator.
 _PODS_PER_NODE: Final = 1001
-_MOST_GPUS_PER_NODE: Final = 64
 #: Largest accepted amount of CPU (milli) and memory (MiB).
 _MOST: Final = 10**8
 #: Typical pods are the most frequent kinds that together are this percentage of all pods.
@@ -91,7 +90,7 @@ def load_cluster(folder: Path) -> OpenbCluster:
     nodes, model_names = NodeTable(), dict[str, int]()
     model_ix, total = array("i"), 0
     for row in _rows(folder, NODES, ("sn", "cpu_milli", "memory_mib", "gpu", "model")):
-        gpus = row.number("gpu", _MOST_GPUS_PER_NODE)
+        gpus = row.number("gpu", MAX_DEVICES)
         facts = NodeFacts(
             row["sn"],
             free_cpu_milli=row.number("cpu_milli"),
@@ -125,7 +124,7 @@ def load_trace(folder: Path, name: str, cluster: OpenbCluster) -> OpenbTrace:
     pods: list[tuple[str, int]] = []
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     for row in _rows(folder, PODS.format(name), columns):
-        devices = row.number("num_gpu", _MOST_GPUS_PER_NODE)
+        devices = row.number("num_gpu", MAX_DEVICES)
         milli = row.number("gpu_milli", MILLI_PER_GPU)
         if (devices == 0) != (milli == 0) or (devices > 1 and milli < MILLI_PER_GPU):
             raise row.error("gpu_milli", "0 without GPUs, 1000 with several, 1 to 1000 with one")

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.api.demand import MAX_DEVICES
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels.typical import MOST_MODELS, Typical, TypicalPod, fgd_measure, measure_of
 
-_MOST_CARDS: Final = 64
 _POINT_MILLI: Final = 40
 _DRAWS: Final = 4
 #: The sum of all weights of `frag`.
@@ -70,7 +70,7 @@ def frag_measure(pods: Sequence[TypicalPod]) -> Typical:
     weighed = _scale(pods)
     chance = [rest**_DRAWS * _CASES // _TOTAL_WEIGHT**_DRAWS for rest in range(_TOTAL_WEIGHT + 1)]
     point = 2 * _CASES * _POINT_MILLI
-    most = _MOST_CARDS * MILLI_PER_GPU // _POINT_MILLI
+    most = MAX_DEVICES * MILLI_PER_GPU // _POINT_MILLI
     steps = array("q", (at * point - point // 2 for at in range(-most, most + 1)))
     return measure_of(weighed, draws=_DRAWS, is_deep=True, chance=chance, steps=steps)
 

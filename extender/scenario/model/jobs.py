@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
-from extender.api.demand import Delivery
+from extender.api.demand import MAX_DEVICES, Delivery
 from extender.scenario.model.values import (
-    MOST_CARDS,
     Amount,
     Count,
     Kind,
@@ -84,7 +83,7 @@ class Task(Written, frozen=True, kw_only=True):
     order: Rank = 0
     gpu: Amount | UnsetType = UNSET
     gpu_memory: Natural | None = None
-    devices: Annotated[int, Meta(ge=1, le=MOST_CARDS)] = 1
+    devices: Annotated[int, Meta(ge=1, le=MAX_DEVICES)] = 1
     cpu: Amount = "1"
     memory: Amount = "1G"
     mig: dict[str, Natural] = {}

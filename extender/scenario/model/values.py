@@ -15,8 +15,6 @@ Limit = Amount | None
 #: Bounds far above any cluster, so that sums stay far below 64 bits.
 MOST: Final = 1_000_000
 _MOST_SECONDS: Final = 1_000_000_000
-#: Maximum cards of a node: a set of cards is a 64-bit word.
-MOST_CARDS: Final = 64
 Name = Annotated[str, Meta(min_length=1)]
 Natural = Annotated[int, Meta(ge=0, le=MOST)]
 Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]

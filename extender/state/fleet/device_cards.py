@@ -25,14 +25,12 @@ from extender.api.claims import (
     device_id,
     driver_of_cards,
 )
-from extender.api.demand import Delivery
+from extender.api.demand import MAX_DEVICES, Delivery
 from extender.api.kinds import Device
 from extender.api.names import NVIDIA_GPU
 from extender.api.units import UnitError, parse_memory, parse_memory_floor
 from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 
-#: Further cards of a node are ignored.
-MAX_CARDS: Final = 64
 _NUMBER: Final = re.compile(r"([0-9]+)")
 K = TypeVar("K")
 
@@ -166,7 +164,10 @@ class DeviceCards:
     # -- questions ---------------------------------------------------------------------------
 
     def cards_of(self, node: str) -> tuple[Device, ...]:
-        """The cards that drivers publish for the node, from each pool's newest generation."""
+        """The cards that drivers publish for the node, from each pool's newest generation.
+
+        Cards beyond `MAX_DEVICES` are ignored.
+        """
         given = self._given_by(node)
         are_shared = self._are_shared(given)
         given.sort(key=lambda each: (each.driver, each.pool, each.name))
@@ -177,7 +178,7 @@ class DeviceCards:
             cards.sort(key=lambda card: (card[0].driver, card[0].pool, _natural(card[1].name)))
         return tuple(
             _device(ix, device_id(each.driver, each.pool, card.name), card)
-            for ix, (each, card) in enumerate(cards[:MAX_CARDS])
+            for ix, (each, card) in enumerate(cards[:MAX_DEVICES])
         )
 
     def offers_of(self, node: str) -> frozenset[Delivery]:

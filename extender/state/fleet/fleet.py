@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
+from extender.api.demand import MAX_DEVICES
 from extender.api.kinds import CardShare, Device, ForeignHold, GpuNode, Row
 from extender.api.objects import Node
-from extender.state.fleet.device_cards import MAX_CARDS, DeviceCards
+from extender.state.fleet.device_cards import DeviceCards
 from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
 from extender.state.fleet.host_holds import HostHolds
 from extender.state.fleet.inventory import Differences, Inventory, Known
@@ -300,7 +301,7 @@ def _with_foreign(gpu_node: GpuNode, foreign: Iterable[ForeignHold]) -> GpuNode:
 def _with_known_indices(cards: Iterable[Device], last: Iterable[Device]) -> tuple[Device, ...]:
     """The cards by index. A card in `last` keeps its index there, since rows name the index."""
     place = {each.device: each.index for each in last}
-    free = iter(sorted(set(range(MAX_CARDS)) - set(place.values())))
+    free = iter(sorted(set(range(MAX_DEVICES)) - set(place.values())))
     placed = []
     for card in cards:
         index = place.get(card.device, -1)

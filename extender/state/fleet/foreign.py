@@ -7,18 +7,15 @@ is always foreign, because the owner of a node can make one in any namespace.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct, structs
 
+from extender.api.demand import MAX_DEVICES
 from extender.api.kinds import CardShare, Device, ForeignHold, Row
 from extender.api.ledger import read_cards
 from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.state.fleet.device_cards import ClaimedCards
 from extender.state.pods.facts import PodFacts
-
-#: The most holds listed in a node's status; no node has more cards.
-MAX_LISTED: Final = 64
 
 
 def is_foreign(facts: PodFacts, row: Row | None) -> bool:
@@ -134,7 +131,7 @@ def merged_holds(
         if gpus > 0 or hold.cards:
             found.append(structs.replace(hold, gpus=gpus))
             n_cards -= gpus
-    return tuple(found[:MAX_LISTED])
+    return tuple(found[:MAX_DEVICES])
 
 
 def _hold_of(claimed: ClaimedCards, devices: Sequence[Device]) -> ForeignHold:

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from extender.api import names
 from extender.api.card_sets import read_card_sets
-from extender.api.demand import mig_slices
+from extender.api.demand import MAX_DEVICES, mig_slices
 from extender.api.kinds import Device, ForeignHold, GpuNode
 from extender.api.objects import Node, Quantity, Taint
 from extender.api.units import (
@@ -24,7 +24,6 @@ from extender.api.units import (
 )
 from extender.state.problems import Problem
 
-_MAX_CARDS = 64
 #: Figures of a node's status (bytes, milli-CPU) must be below this, so their sums stay exact.
 _MOST = 10**15
 #: A node counts as running at most this many pods: the column of the node table has 32 bits.
@@ -285,8 +284,8 @@ def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
     # Where some cards are cut into instances, the label counts them too; the plugin does not.
     if count and count != "0" and meta.label(names.LABEL_MIG_STRATEGY) != "mixed":
         n_cards = parse_positive(count, names.LABEL_GPU_COUNT)
-    if n_cards > _MAX_CARDS:
-        raise UnitError(f"{n_cards} cards are more than a node can have: {_MAX_CARDS}")
+    if n_cards > MAX_DEVICES:
+        raise UnitError(f"{n_cards} cards are more than a node can have: {MAX_DEVICES}")
     mib = parse_positive(memory, names.LABEL_GPU_MEMORY) if memory and n_cards else 0
     model = meta.label(names.LABEL_GPU_MODEL)
     return tuple(Device(index=index, memory_mib=mib, model=model) for index in range(n_cards))
