@@ -151,6 +151,11 @@ class Row(
     ] = None
 
     @property
+    def key(self) -> str:
+        """`namespace/name` of its pod."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def identity(self) -> tuple[str, int, int]:
         """Identifies this row among all rows of its pod, also after its state changes."""
         return self.uid, self.epoch, self.reserved_at

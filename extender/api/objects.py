@@ -45,6 +45,11 @@ class ObjectMeta(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=T
         return self.annotations.get(key, "") if self.annotations else ""
 
     @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def controller(self) -> OwnerReference | None:
         """The controller that would create this object again, if any."""
         for owner in self.owner_references or ():

@@ -144,7 +144,7 @@ class WorkerClusters:
             raise _CannotAskError(f"there is no Secret {self._namespace}/{name}") from None
 
     def _text(self, secret: Secret) -> str:
-        where = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
+        where = f"Secret {secret.metadata.key}"
         try:
             text = base64.b64decode((secret.data or {})[KUBECONFIG_KEY], validate=True).decode()
         except KeyError:

@@ -53,7 +53,7 @@ class Workload(Struct, kw_only=True):
     @property
     def key(self) -> str:
         """`namespace/name`."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
+        return self.metadata.key
 
 
 class KueuePodSet(Struct, rename="camel"):

@@ -33,8 +33,7 @@ class DispatchState:
     def apply(self, event: Event) -> None:
         """Apply an event of a watch."""
         if isinstance(event, Upserted):
-            meta = event.obj.metadata
-            self._objects[type(event.obj)][f"{meta.namespace}/{meta.name}"] = event.obj
+            self._objects[type(event.obj)][event.obj.metadata.key] = event.obj
         elif isinstance(event, Removed):
             self._objects[event.kind].pop(f"{event.namespace}/{event.name}", None)
         self._changed()

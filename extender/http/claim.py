@@ -66,7 +66,7 @@ class PodClaim(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def key(self) -> str:
         """`namespace/name` of the pod, for logs."""
-        return f"{self.facts.namespace}/{self.facts.name}"
+        return self.facts.key
 
 
 def is_dns_label(text: str) -> bool:

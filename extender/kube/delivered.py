@@ -41,7 +41,7 @@ class Delivered(Generic[T]):
 
     def get(self, identity: Identity | ObjectMeta) -> tuple[str, str] | None:
         """UID and version of the delivered object of this name."""
-        return self._known.get(key_of(identity))
+        return self._known.get(identity.key)
 
     def upsert(self, obj: T) -> str:
         """Deliver the object, after the removal of another of its name; returns its key."""
@@ -77,21 +77,16 @@ class Delivered(Generic[T]):
 
     def _remove_namesake(self, identity: Identity | ObjectMeta) -> str:
         """The object's key, after the removal of another object of that name."""
-        key = key_of(identity)
+        key = identity.key
         if self._known.get(key, (identity.uid,))[0] != identity.uid:
             self.remove(key, identity.resource_version)
         return key
 
 
-def key_of(identity: Identity | ObjectMeta) -> str:
-    """The object's namespace and name."""
-    return f"{identity.namespace}/{identity.name}"
-
-
 def _name_of(event: Event) -> str:
     match event:
         case Upserted(obj):
-            return key_of(obj.metadata)
+            return f"{obj.metadata.key}"
         case Removed(_, _, namespace, name, _):
             return f"the removal of {namespace}/{name}"
     return "the end of the list"

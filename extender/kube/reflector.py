@@ -30,7 +30,7 @@ from extender.api.events import Event, Synced
 from extender.api.objects import Status
 from extender.kube.backoff import Backoff
 from extender.kube.client import Client, Selection, selection_query
-from extender.kube.delivered import Delivered, key_of
+from extender.kube.delivered import Delivered
 from extender.kube.errors import (
     Expired,
     KubeError,
@@ -390,7 +390,7 @@ class Reflector(Generic[T]):
     def _apply_identity(self, kind: str, identity: Identity) -> None:
         self._versions.advance(identity.resource_version)
         if kind == "DELETED":
-            self._delivered.remove(key_of(identity), identity.resource_version)
+            self._delivered.remove(identity.key, identity.resource_version)
         elif kind != "BOOKMARK":
             self._delivered.keep(identity)
 

@@ -66,8 +66,7 @@ class Versions:
         if is_new or delivered == (identity.uid, version):
             return
         if self.current and version_number(version):
-            name = f"{identity.namespace}/{identity.name}"
-            have = f"version {version} of {name} came after {self.current}"
+            have = f"version {version} of {identity.key} came after {self.current}"
             self._take_as_restored(f"list of {self._plural}: {have}")
 
     def advance(self, version: str) -> None:

@@ -38,6 +38,11 @@ class Identity(Struct, rename="camel", gc=False):
     uid: str = ""
     resource_version: str = ""
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Anonymous(Struct, gc=False):
     """An object of which only the identity is decoded."""

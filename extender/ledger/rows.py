@@ -147,27 +147,27 @@ def _refuse_shape(node: str, devices: Sequence[Device], row: Row) -> Refused | N
     """Refuse a row with missing, duplicate or unhealthy cards; MIG instances need no card."""
     indexes = [card.index for card in row.cards]
     if (not indexes and not row.counted) or len(set(indexes)) != len(indexes):
-        detail = f"{_pod(row)}: row names cards {indexes} of {node}: each once, and at least one"
+        detail = f"{row.key}: row names cards {indexes} of {node}: each once, and at least one"
         return Refused(Reason.INVALID_REQUEST, detail)
     healthy = {device.index for device in devices if device.health == "Healthy"}
     for index in indexes:
         if index not in healthy:
             exists = any(device.index == index for device in devices)
             detail = "is unhealthy" if exists else "does not exist"
-            return Refused(Reason.CARD_UNHEALTHY, f"{_pod(row)}: {node}/gpu{index} {detail}")
+            return Refused(Reason.CARD_UNHEALTHY, f"{row.key}: {node}/gpu{index} {detail}")
     return None
 
 
 def _refuse_change(node: str, own: Row, row: Row) -> Refused | None:
     """A pod's row goes from nominated to reserved to bound, and never back to an older plan."""
     if own.epoch > row.epoch:
-        detail = f"{_pod(row)}: {node} has its row of plan {own.epoch}, newer than {row.epoch}"
+        detail = f"{row.key}: {node} has its row of plan {own.epoch}, newer than {row.epoch}"
         return Refused(Reason.PLANNED_ELSEWHERE, detail)
     if own.state == "nominated":
         return None
     if own.state == "reserved" and row.state != "nominated" and _same_cards(own, row):
         return None
-    detail = f"{_pod(row)}: already has cards of {node} {own.state} by plan {own.epoch}"
+    detail = f"{row.key}: already has cards of {node} {own.state} by plan {own.epoch}"
     return Refused(Reason.CARDS_BUSY, detail)
 
 
@@ -191,7 +191,7 @@ def _refuse_space(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
         free_milli, free_mib = MILLI_PER_GPU - milli, mib_of[card.index] - mib
         if card.milli > free_milli or card.memory_mib > free_mib:
             detail = (
-                f"{_pod(row)}: needs {card.milli} milli and {card.memory_mib} MiB of"
+                f"{row.key}: needs {card.milli} milli and {card.memory_mib} MiB of"
                 f" {gpu_node.metadata.name}/gpu{card.index}, free are {free_milli} and {free_mib}"
             )
             return Refused(Reason.CARDS_BUSY, detail)
@@ -219,7 +219,7 @@ def _refuse_crowding(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
     if not wanted or len(wanted) <= n_free:
         return None
     detail = (
-        f"{_pod(row)}: needs {len(wanted)} more cards of {node}, free are {max(0, n_free)}:"
+        f"{row.key}: needs {len(wanted)} more cards of {node}, free are {max(0, n_free)}:"
         f" pods without a row hold {n_foreign}"
     )
     return Refused(Reason.CARDS_BUSY, detail)
@@ -249,7 +249,3 @@ def _same_cards(own: Row, row: Row) -> bool:
 
 def _index(card: CardShare) -> int:
     return card.index
-
-
-def _pod(row: Row) -> str:
-    return f"{row.namespace}/{row.name}"

@@ -28,19 +28,18 @@ def seat(gpu_node: GpuNode, uid: str, epoch: int, allocated: Collection[str]) ->
     if own.device or own.state == "bound":
         return rows
     card = next((each for each in devices if each.device and each.device in allocated), None)
-    pod = f"{own.namespace}/{own.name}"
     if card is None:
-        detail = f"{pod}: its claims have no card of {gpu_node.metadata.name}"
+        detail = f"{own.key}: its claims have no card of {gpu_node.metadata.name}"
         return Refused(Reason.CLAIMS_NOT_MET, detail)
     if card.health != "Healthy":
-        return Refused(Reason.CARD_UNHEALTHY, f"{pod}: {card.device} is unhealthy")
+        return Refused(Reason.CARD_UNHEALTHY, f"{own.key}: {card.device} is unhealthy")
     others = [row for row in rows if row.state != "nominated" and row.uid != uid]
     movable = [row for row in others if _is_movable(row, card.index)]
     fixed = [row for row in others if row not in movable]
     seated = _moved_to(own, card, fixed)
     placed = _place_movable(movable, devices, [*fixed, seated])
     if placed is None or not _has_room(card, placed):
-        return Refused(Reason.CARDS_BUSY, f"{pod}: rows of other pods hold {card.device}")
+        return Refused(Reason.CARDS_BUSY, f"{own.key}: rows of other pods hold {card.device}")
     after = {row.uid: row for row in placed}
     return tuple(after.get(row.uid, row) for row in rows)
 

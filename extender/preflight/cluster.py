@@ -102,7 +102,7 @@ def _neighbours(facts: Facts) -> Iterator[PreflightFinding]:
 def _deschedulers(facts: Facts) -> Iterator[PreflightFinding]:
     """Deschedulers by their policies, which should leave out the namespaces of projects."""
     for each in facts.descheduling:
-        found = f"ConfigMap {each.metadata.namespace}/{each.metadata.name}"
+        found = f"ConfigMap {each.metadata.key}"
         if any(LABEL_MANAGED in text for text in (each.data or {}).values()):
             yield PreflightFinding("descheduler", State.OK, f"{found} names {LABEL_MANAGED}")
         else:

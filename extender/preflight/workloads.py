@@ -46,7 +46,7 @@ def _without_project(facts: Facts) -> Iterator[PreflightFinding]:
     """Pods of a project that no longer exists or no longer lists their namespace."""
     listed = {name for project in facts.projects for name in project.spec.namespaces}
     left = sorted(
-        f"{row.namespace}/{row.name}"
+        row.key
         for node in facts.ledger
         for row in node.spec.rows
         if row.namespace not in listed and row.state != "nominated"
@@ -61,9 +61,7 @@ def _without_project(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _jobs(facts: Facts) -> PreflightFinding:
-    doomed = [
-        f"{job.metadata.namespace}/{job.metadata.name}" for job in facts.jobs if _would_die(job)
-    ]
+    doomed = [job.metadata.key for job in facts.jobs if _would_die(job)]
     if doomed:
         advice = (
             "an eviction counts against their backoffLimit: create them anew with a"
@@ -98,7 +96,7 @@ def _asks_for_gpu(job: Job) -> bool:
 
 def _budgets(facts: Facts) -> PreflightFinding:
     closed = [
-        f"{each.metadata.namespace}/{each.metadata.name}"
+        each.metadata.key
         for each in facts.budgets
         if each.status.expected_pods > 0 and each.status.disruptions_allowed == 0
     ]

@@ -180,7 +180,7 @@ class _Adoption:
             meta, start_s = pod.metadata, unix_s(pod.status.start_time)
             if not pod.spec.node_name or not start_s:
                 continue
-            for key in (_group_key(pod), f"{meta.namespace}/{meta.name}"):
+            for key in (_group_key(pod), meta.key):
                 found[key] = max(start_s, found.get(key, 0))
         return found
 

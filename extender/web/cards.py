@@ -84,7 +84,7 @@ class NodeRow:
         for row in self.node.spec.rows:
             comes = " comes, once its victims have left" if row.state == "nominated" else ""
             for share in row.cards:
-                said = f"{row.namespace}/{row.name} {format_gpus(share.milli)}{comes}"
+                said = f"{row.key} {format_gpus(share.milli)}{comes}"
                 pods[share.index].append(said)
         return [
             _card(device, held.get(device.index, 0), pods[device.index])

@@ -96,12 +96,12 @@ def _mark(place: KeptPlace, now_s: int) -> RowChange:
     """Note in the row when the moved pod was found gone; free the row if it can't be written."""
     row = replace(place.row, move=replace(place.move, gone_at=now_s))
     frees = {place.node: [place.row]}
-    return RowChange(f"mark {_name(place)}", rows={place.node: [row]}, frees=frees)
+    return RowChange(f"mark {place.row.key}", rows={place.node: [row]}, frees=frees)
 
 
 def _give_up(place: KeptPlace) -> RowChange:
-    log.info("reservation given up", pod=_name(place), node=place.node)
-    return RowChange(f"give up {_name(place)}", frees={place.node: [place.row]})
+    log.info("reservation given up", pod=place.row.key, node=place.node)
+    return RowChange(f"give up {place.row.key}", frees={place.node: [place.row]})
 
 
 def _may_start(workload: WorkloadView, pairs: Iterable[_Pair]) -> bool:
@@ -115,9 +115,5 @@ def _change_of(workload: WorkloadView, pairs: Iterable[_Pair], now_s: int) -> Ro
     for place, pod in pairs:
         rows.setdefault(place.node, []).append(successor_row(workload, pod, place.row, now_s))
         frees.setdefault(place.node, []).append(place.row)
-        log.info("reservation handed over", pod=_name(place), to=pod.key, node=place.node)
+        log.info("reservation handed over", pod=place.row.key, to=pod.key, node=place.node)
     return RowChange(f"hand over to {workload.key}", rows=rows, frees=frees)
-
-
-def _name(place: KeptPlace) -> str:
-    return f"{place.row.namespace}/{place.row.name}"

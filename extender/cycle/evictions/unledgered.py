@@ -98,7 +98,7 @@ class UnledgeredKeeper:
             f" {will}, and they count for no project. {_cure(pod)}"
         )
         self._recorder.record(pod_reference(facts), Reason.UNLEDGERED, note, "Warning")
-        log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
+        log.warning("pod holds GPUs without a row", pod=facts.key, node=facts.node)
 
     async def _evict(self, pod: ForeignPod) -> None:
         """Evict the pod; delete it if claims took cards past the quota, despite any budget."""
@@ -111,7 +111,7 @@ class UnledgeredKeeper:
             outcome = await self._writer.evict(facts, grace_s=grace_s)
         if outcome == "done":
             metrics.EVICTED.labels(Reason.UNLEDGERED, "", "").inc()
-        log.info("evicted a pod without a row", pod=_key(facts), outcome=outcome)
+        log.info("evicted a pod without a row", pod=facts.key, outcome=outcome)
 
 
 def _count(foreign: Iterable[ForeignPod]) -> None:
@@ -132,7 +132,3 @@ def _cure(pod: ForeignPod) -> str:
 def _can_be_evicted(facts: PodFacts) -> bool:
     """Whether an eviction has an effect: kubelet recreates static pods whatever is deleted."""
     return not facts.is_mirror and not facts.is_terminating
-
-
-def _key(facts: PodFacts) -> str:
-    return f"{facts.namespace}/{facts.name}"

@@ -116,7 +116,7 @@ class OwnGroups:
         except Conflict:
             return  # another group has the name now
         self._state.apply(Removed(GpuPodGroup, meta.uid, meta.namespace, meta.name))
-        log.info("deleted group without pods", group=f"{meta.namespace}/{meta.name}")
+        log.info("deleted group without pods", group=meta.key)
 
 
 def group_of(workload: WorkloadView, owners: list[dict[str, Any]]) -> dict[str, Any]:

@@ -184,7 +184,7 @@ class ProvisioningKeeper:
                 )
         except Conflict:
             return  # another request has the name now
-        log.info("no longer asks for nodes", request=f"{meta.namespace}/{meta.name}")
+        log.info("no longer asks for nodes", request=meta.key)
         templates = (each.pod_template_ref.name for each in request.spec.pod_sets)
         for name in templates:
             # A request that only pretends to be ours must not delete templates of others.

@@ -144,7 +144,7 @@ class PodWriter:
         except NotLeading:
             raise
         except KubeError as error:
-            log.warning("eviction failed", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+            log.warning("eviction failed", pod=pod.key, error=str(error))
             return _without_answer(error)
         if isinstance(answer, EvictionRefused):
             return "refused"
@@ -178,7 +178,7 @@ class PodWriter:
         except (Conflict, NotFound):
             return "gone"
         except KubeError as error:
-            log.warning("pod not deleted", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+            log.warning("pod not deleted", pod=pod.key, error=str(error))
             return _without_answer(error)
         return "done"
 

@@ -118,6 +118,11 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     replica: ReplicaOf | None = None
 
     @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def is_controlled(self) -> bool:
         """Whether a controller would recreate the pod."""
         return self.maker is not None
@@ -271,8 +276,7 @@ def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:
     meta = pod.metadata
     return Refused(
         Reason.INVALID_REQUEST,
-        f"{meta.namespace}/{meta.name}: it requests no GPU: create it without the scheduling gate"
-        f" {names.GATE}",
+        f"{meta.key}: it requests no GPU: create it without the scheduling gate {names.GATE}",
     )
 
 
@@ -285,7 +289,7 @@ def _refuse_large(
         too_large = "node selector, affinity and tolerations"
     if not too_large:
         return None
-    text = f"{meta.namespace}/{meta.name}: its {too_large} have more than {MAX_BYTES} bytes"
+    text = f"{meta.key}: its {too_large} have more than {MAX_BYTES} bytes"
     return Refused(Reason.INVALID_REQUEST, text)
 
 

@@ -52,7 +52,7 @@ def read_stated(pod: Pod, demand: Demand) -> tuple[Stated, Refused | None]:
         weight = read_weight(meta.annotations)
         run_s = read_run(pod)
     except UnitError as error:
-        refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
+        refused = Refused(Reason.INVALID_REQUEST, f"{meta.key}: {error}")
     stated = Stated(
         min_member=min_member,
         sub_groups=sub_groups,

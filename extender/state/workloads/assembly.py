@@ -188,13 +188,12 @@ class Assembly:
         for fact in facts:
             if fact.node or not (fact.claims or fact.doubts):
                 continue
-            key = f"{fact.namespace}/{fact.name}"
-            unmet, doubts, _ = judge_volumes(key, fact.claims, self.volumes, fact.namespace)
+            unmet, doubts, _ = judge_volumes(fact.key, fact.claims, self.volumes, fact.namespace)
             if unmet is not None:
                 return unmet, None
             doubtful = ", ".join(filter(None, (fact.doubts, doubts)))
             if doubtful and doubt is None:
-                detail = f"{key}: nothing is evicted for a pod with {doubtful}"
+                detail = f"{fact.key}: nothing is evicted for a pod with {doubtful}"
                 doubt = Refused(Reason.CLAIMS_NOT_MET, detail)
         return None, doubt
 
@@ -330,7 +329,7 @@ def _refusal_of(facts: Listed) -> Refused | None:
     """Why kube-scheduler may refuse to bind pending pods of the workload."""
     for fact in facts:
         if not fact.node and fact.refusals.is_doubtful:
-            detail = f"{fact.namespace}/{fact.name}: refused {fact.refusals.count} times"
+            detail = f"{fact.key}: refused {fact.refusals.count} times"
             detail = f"{detail}: {fact.refusals.why}" if fact.refusals.why else detail
             return Refused(Reason.PLACEMENT_REFUSED, detail)
     return None
