@@ -17,9 +17,8 @@ from extender.api.names import SYSTEM_NAMESPACE
 from extender.connection_limits import listen
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
-from extender.kube.resources import DEPARTMENTS, NODE_POOLS, PROJECTS, TOPOLOGIES
+from extender.kube.resources import DEPARTMENTS, NODE_POOLS, PRIORITY_CLASSES, PROJECTS, TOPOLOGIES
 from webhooks import certs
-from webhooks.catalog import PRIORITY_CLASSES
 from webhooks.certs import Bundle
 from webhooks.connection_limits import PacedConnections
 from webhooks.owners.reader import OwnerReader

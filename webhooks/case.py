@@ -7,9 +7,8 @@ from extender.api import names
 from extender.api.aliases import GROUP_LABELS, MIN_MEMBER_KEYS, first_of
 from extender.api.demand import Delivery, Demand, delivery_of
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuNodePoolSpec, GpuProject, PoolFigures
-from extender.api.objects import ObjectMeta, Pod
+from extender.api.objects import ObjectMeta, Pod, PriorityClass
 from extender.api.units import MILLI_PER_GPU
-from webhooks.catalog import PriorityClass
 from webhooks.owners.origin import Origin
 from webhooks.vocabulary import Translation
 

@@ -6,27 +6,11 @@ leads to a warning ("not there yet"), never to a refusal.
 
 from typing import Any, Final
 
-from msgspec import Struct
-
 from extender.api import names
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, GpuTopology
-from extender.api.objects import ObjectMeta
-from extender.kube.resources import Resource
+from extender.api.objects import PriorityClass
 
-
-class PriorityClass(Struct, rename="camel", kw_only=True):
-    """The projection of a PriorityClass: what the API server writes into pods that name it."""
-
-    metadata: ObjectMeta
-    value: int = 0
-    preemption_policy: str = "PreemptLowerPriority"
-    global_default: bool = False
-
-
-PRIORITY_CLASSES: Final = Resource(
-    PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
-)
 WATCHED: Final = (GpuDepartment, GpuProject, GpuNodePool, GpuTopology, PriorityClass)
 
 

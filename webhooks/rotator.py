@@ -18,10 +18,10 @@ import structlog
 from msgspec import Struct
 from msgspec import field as named
 
-from extender.api.objects import ObjectMeta
+from extender.api.objects import ObjectMeta, Secret
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from extender.kube.resources import Resource
+from extender.kube.resources import SECRETS, Resource
 from webhooks import certs, rotation
 from webhooks.certs import Bundle
 from webhooks.rotation import Chain, Schedule
@@ -30,13 +30,6 @@ from webhooks.rotation import Chain, Schedule
 _MAX_TURNS: Final = 5
 
 log = structlog.get_logger("webhooks")
-
-
-class Secret(Struct, kw_only=True):
-    """The projection of a Secret that holds a chain."""
-
-    metadata: ObjectMeta
-    data: dict[str, str] = {}
 
 
 class ClientConfig(Struct, rename={"ca_bundle": "caBundle"}, kw_only=True):
@@ -62,7 +55,6 @@ class ValidatingWebhookConfiguration(MutatingWebhookConfiguration, kw_only=True)
     """The projection of a ValidatingWebhookConfiguration."""
 
 
-SECRETS: Final = Resource(Secret, "/api/v1", "secrets")
 _REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
 #: The two webhook configurations, which share one name.
 CONFIGURATIONS: Final[tuple[Resource[Any], ...]] = (
@@ -130,7 +122,7 @@ class Rotator:
             found = await self.client.get(SECRETS, self.secret, self.namespace)
         except NotFound:
             found = None
-        before, now = rotation.from_data(found.data) if found else None, self.now()
+        before, now = rotation.from_data(found.data or {}) if found else None, self.now()
         if before is None:
             chain = rotation.begin(self._current, now, self.schedule)
         else:

@@ -28,7 +28,7 @@ from extender.api.demand import (
 )
 from extender.api.kinds import GpuProject
 from extender.api.names import DNS_LABEL
-from extender.api.objects import Pod
+from extender.api.objects import Pod, PriorityClass
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
 from extender.api.workload import (
@@ -39,7 +39,6 @@ from extender.api.workload import (
     read_sub_groups,
     read_weight,
 )
-from webhooks.catalog import PriorityClass
 
 #: Written by our programs only: a new pod that has one claims a decision that was never made.
 RESERVED_ANNOTATIONS: Final = (

@@ -317,6 +317,13 @@ class Namespace(Struct, gc=False):
 class PriorityClass(Struct, rename="camel", gc=False):
     metadata: ObjectMeta
     value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+    global_default: bool = False
+
+
+class Secret(Struct, gc=False):
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
 
 
 class LeaseSpec(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):

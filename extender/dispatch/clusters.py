@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from extender.dispatch.kinds import KUBECONFIG_KEY, SECRETS, MultiKueueCluster, Secret
+from extender.api.objects import Secret
+from extender.dispatch.kinds import KUBECONFIG_KEY, MultiKueueCluster
 from extender.dispatch.ranking import Heard
 from extender.kube.client import Client
 from extender.kube.connection import Connection, Source
@@ -25,6 +26,7 @@ from extender.kube.errors import (
     Throttled,
     Unavailable,
 )
+from extender.kube.resources import SECRETS
 from extender.kube.transport import Call
 from extender.view.answers import API_VERSION, Prospect, SimulationSpec, WantedWorkload
 

@@ -1,4 +1,4 @@
-"""Fields of Kueue's kinds on the manager cluster, and of Secrets with kubeconfigs."""
+"""Fields of Kueue's kinds on the manager cluster."""
 
 from typing import Final, Literal
 
@@ -149,16 +149,8 @@ class MultiKueueCluster(Struct):
         return any(each.type == "Active" and each.status == "True" for each in conditions)
 
 
-class Secret(Struct):
-    """The data of a Secret, in base64."""
-
-    metadata: ObjectMeta
-    data: dict[str, str] | None = None
-
-
 _PATH: Final = f"/apis/{KUEUE}"
 WORKLOADS: Final = Resource(Workload, _PATH, "workloads")
 ADMISSION_CHECKS: Final = Resource(AdmissionCheck, _PATH, "admissionchecks", is_namespaced=False)
 CONFIGS: Final = Resource(MultiKueueConfig, _PATH, "multikueueconfigs", is_namespaced=False)
 CLUSTERS: Final = Resource(MultiKueueCluster, _PATH, "multikueueclusters", is_namespaced=False)
-SECRETS: Final = Resource(Secret, "/api/v1", "secrets")

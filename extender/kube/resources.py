@@ -29,6 +29,7 @@ from extender.api.objects import (
     PodTemplate,
     PriorityClass,
     ProvisioningRequest,
+    Secret,
 )
 from extender.api.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.kube.errors import RequestRefused
@@ -99,6 +100,7 @@ DISRUPTION_BUDGETS = Resource(PodDisruptionBudget, "/apis/policy/v1", "poddisrup
 PRIORITY_CLASSES = Resource(
     PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
 )
+SECRETS = Resource(Secret, _CORE, "secrets")
 CLAIMS = Resource(PersistentVolumeClaim, _CORE, "persistentvolumeclaims")
 VOLUMES = Resource(PersistentVolume, _CORE, "persistentvolumes", is_namespaced=False)
 STORAGE_CLASSES = Resource(

@@ -129,10 +129,6 @@ class ConfigMap(Struct):
     data: dict[str, str] | None = None
 
 
-class DefaultingClass(PriorityClass, rename="camel"):
-    global_default: bool = False
-
-
 class _Metadata(Struct):
     token: str = field(default="", name="continue")
 
@@ -170,7 +166,7 @@ class Facts(Struct):
     projects: list[GpuProject] = field(default_factory=list)
     node_pools: list[GpuNodePool] = field(default_factory=list)
     ledger: list[GpuNode] = field(default_factory=list)
-    priority_classes: list[DefaultingClass] = field(default_factory=list)
+    priority_classes: list[PriorityClass] = field(default_factory=list)
     device_classes: list[DeviceClass] = field(default_factory=list)
     slices: list[ResourceSlice] = field(default_factory=list)
     webhooks: list[WebhookConfiguration] = field(default_factory=list)
@@ -216,7 +212,7 @@ class FactsReader:
             node_pools=await self._list(f"/apis/{API_VERSION}/gpunodepools", GpuNodePool),
             ledger=await self._list(f"/apis/{API_VERSION}/gpunodes", GpuNode),
             priority_classes=await self._list(
-                "/apis/scheduling.k8s.io/v1/priorityclasses", DefaultingClass
+                "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass
             ),
             device_classes=await self._list(f"{dra}/deviceclasses", DeviceClass),
             slices=await self._list(f"{dra}/resourceslices", ResourceSlice),

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from extender.api import aliases, demand, names
 from extender.api.events import Upserted
 from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, KindSelector, TimeSlicing
-from extender.api.objects import ObjectMeta
+from extender.api.objects import ObjectMeta, PriorityClass
 from tests.support.admission import PodDocument, decision_on, pod, project, review_body, stored
 from tests.support.admission import index_of as index_of_projects
 from tests.support.hostile import hostile_counts, hostile_fractions
-from webhooks.catalog import PriorityClass
 from webhooks.mutate import decide
 from webhooks.review import ReviewError, answer, read
 from webhooks.vocabulary import DIALECTS

@@ -15,13 +15,12 @@ from extender.api.kinds import (
     GpuProject,
 )
 from extender.api.names import PRIORITY_CLASSES
-from extender.api.objects import ObjectMeta, Taint
+from extender.api.objects import ObjectMeta, PriorityClass, Taint
 from extender.cli.checks.checked import judge
 from extender.preflight.cluster import SCHEDULER_MINOR
 from extender.preflight.facts import (
     Budget,
     ConfigMap,
-    DefaultingClass,
     Facts,
     Job,
     Named,
@@ -248,14 +247,14 @@ def test_a_descheduler_is_known_by_its_policy(selector: str, state: State) -> No
 
 def test_priority_class_of_our_name_and_another_value_fails() -> None:
     name = next(iter(PRIORITY_CLASSES))
-    other = msgspec.convert({"metadata": {"name": name}, "value": 7}, DefaultingClass)
+    other = msgspec.convert({"metadata": {"name": name}, "value": 7}, PriorityClass)
     assert finding(good(priority_classes=[other]), "priority classes").state is State.FAIL
 
 
 @pytest.mark.parametrize(("value", "state"), [(1000, State.WARN), (0, State.OK)])
 def test_default_class_of_the_cluster_is_reported(value: int, state: State) -> None:
     body = {"metadata": {"name": "usual"}, "value": value, "globalDefault": True}
-    facts = good(priority_classes=[msgspec.convert(body, DefaultingClass)])
+    facts = good(priority_classes=[msgspec.convert(body, PriorityClass)])
     told = finding(facts, "default priority")
     assert told.state is state
     assert f"usual ({value})" in told.found

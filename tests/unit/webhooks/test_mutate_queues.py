@@ -10,7 +10,7 @@ import pytest
 from extender.api import names
 from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
-from extender.api.objects import ObjectMeta
+from extender.api.objects import ObjectMeta, PriorityClass
 from tests.support.admission import (
     PodDocument,
     decision_on,
@@ -19,7 +19,6 @@ from tests.support.admission import (
     review_body,
     stored,
 )
-from webhooks.catalog import PriorityClass
 from webhooks.change import VISIBLE_DEVICES
 from webhooks.mutate import decide
 from webhooks.projects import ProjectIndex

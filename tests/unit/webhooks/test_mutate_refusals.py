@@ -4,7 +4,7 @@ import pytest
 
 from extender.api import aliases, names
 from extender.api.events import Upserted
-from extender.api.objects import ObjectMeta
+from extender.api.objects import ObjectMeta, PriorityClass
 from extender.api.reasons import Reason
 from tests.support.admission import (
     PodDocument,
@@ -16,7 +16,6 @@ from tests.support.admission import (
     stored,
 )
 from tests.support.hostile import hostile_counts, hostile_fractions
-from webhooks.catalog import PriorityClass
 
 GATE = {"name": names.GATE}
 HALF = {"gpu-fraction": "0.5"}
