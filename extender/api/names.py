@@ -9,6 +9,9 @@ from typing import Final
 GROUP: Final = "ballast.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
+#: Paths of our kinds, and of the API that `ballast view` answers.
+API_PATH: Final = f"/apis/{API_VERSION}"
+VIEW_PATH: Final = f"/apis/view.{API_VERSION}"
 #: A DNS label, the form of names that Ballast defines.
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 

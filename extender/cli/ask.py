@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from extender.api.aliases import GROUP_LABELS
-from extender.api.names import API_VERSION
+from extender.api.names import API_PATH, API_VERSION, VIEW_PATH
 from extender.cli.terminal.flags import Scope, Where
 from extender.cli.terminal.output import plain
 from extender.kube.client import Client
@@ -18,7 +18,6 @@ from extender.kube.errors import KubeError, NotFound, RequestRefused, Unauthoriz
 from extender.kube.resources import segment
 from extender.kube.transport import Call
 
-VIEW: Final = "/apis/view.ballast.dev/v1alpha1"
 #: Deadline of a request: an explanation takes a few dozen scheduling decisions.
 DEADLINE_S: Final = 60.0
 #: Objects in a page of a list, as in kubectl.
@@ -82,14 +81,16 @@ async def answered(client: Client, call: Call) -> Answer:
         found: Answer = json.loads(await client.send(call))
     except NotFound as error:
         if is_unserved(error):
-            await client.send(Call("GET", f"/apis/{API_VERSION}", deadline_s=call.deadline_s))
+            await client.send(Call("GET", API_PATH, deadline_s=call.deadline_s))
         raise
     return found
 
 
 def get_view(where: Where, path: str, query: Mapping[str, str] | None = None) -> Answer:
     """An answer of `ballast view`; raises ClickException if the request fails."""
-    return answer_to(where, Call("GET", f"{VIEW}{path}", query=query or {}, deadline_s=DEADLINE_S))
+    return answer_to(
+        where, Call("GET", f"{VIEW_PATH}{path}", query=query or {}, deadline_s=DEADLINE_S)
+    )
 
 
 def space_of(scope: Scope, where: Where) -> str:
@@ -169,12 +170,12 @@ def said(error: KubeError) -> str:
     message = _REQUEST.sub("", error.message)
     if not is_unserved(error):
         return message
-    if VIEW in error.message:
+    if VIEW_PATH in error.message:
         return (
             "this cluster does not answer questions: where Ballast runs, kubectl apply"
             " --server-side -k manifests/overlays/view installs what does"
         )
-    if f"/apis/{API_VERSION}" in error.message:
+    if API_PATH in error.message:
         return f"Ballast is not installed in this cluster: it has no kinds of {API_VERSION}"
     return message
 

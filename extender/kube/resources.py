@@ -90,7 +90,6 @@ class Resource(Generic[T]):
 
 
 _CORE = "/api/v1"
-_OURS = f"/apis/{names.API_VERSION}"
 
 PODS = Resource(Pod, _CORE, "pods")
 NODES = Resource(Node, _CORE, "nodes", is_namespaced=False)
@@ -116,13 +115,13 @@ PROVISIONING_REQUESTS = Resource(
 )
 JOBS = Resource(Job, "/apis/batch/v1", "jobs")
 POD_TEMPLATES = Resource(PodTemplate, _CORE, "podtemplates")
-DEPARTMENTS = Resource(GpuDepartment, _OURS, "gpudepartments", is_namespaced=False)
-PROJECTS = Resource(GpuProject, _OURS, "gpuprojects", is_namespaced=False)
-NODE_POOLS = Resource(GpuNodePool, _OURS, "gpunodepools", is_namespaced=False)
-POD_GROUPS = Resource(GpuPodGroup, _OURS, "gpupodgroups")
-GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)
-TOPOLOGIES = Resource(GpuTopology, _OURS, "gputopologies", is_namespaced=False)
-USAGES = Resource(GpuUsage, _OURS, "gpuusages", is_namespaced=False)
+DEPARTMENTS = Resource(GpuDepartment, names.API_PATH, "gpudepartments", is_namespaced=False)
+PROJECTS = Resource(GpuProject, names.API_PATH, "gpuprojects", is_namespaced=False)
+NODE_POOLS = Resource(GpuNodePool, names.API_PATH, "gpunodepools", is_namespaced=False)
+POD_GROUPS = Resource(GpuPodGroup, names.API_PATH, "gpupodgroups")
+GPU_NODES = Resource(GpuNode, names.API_PATH, "gpunodes", is_namespaced=False)
+TOPOLOGIES = Resource(GpuTopology, names.API_PATH, "gputopologies", is_namespaced=False)
+USAGES = Resource(GpuUsage, names.API_PATH, "gpuusages", is_namespaced=False)
 
 #: The kinds of the cluster model, in the order in which they are listed.
 MODEL: Final[tuple[Resource[Any], ...]] = (

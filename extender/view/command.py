@@ -91,10 +91,11 @@ def _spec(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
 
 
 def _on_cluster(where: Where, spec: dict[str, Any]) -> dict[str, Any]:
-    from extender.cli.ask import DEADLINE_S, VIEW, answer_to
+    from extender.api.names import VIEW_PATH
+    from extender.cli.ask import DEADLINE_S, answer_to
     from extender.kube.transport import Call
 
-    call = Call("POST", f"{VIEW}/simulations", body={"spec": spec}, deadline_s=DEADLINE_S)
+    call = Call("POST", f"{VIEW_PATH}/simulations", body={"spec": spec}, deadline_s=DEADLINE_S)
     return answer_to(where, call)
 
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from extender.api.kinds import GpuNode, GpuProject
+from extender.api.names import API_PATH, VIEW_PATH
 from extender.api.objects import Pod
 from extender.cli.ask import said
 from extender.kube.client import Client
@@ -26,7 +27,6 @@ from extender.view.answers import (
 from extender.web.evictions import REASONS, Event, Fate, fate_of
 from extender.web.usage import UsageRecord
 
-_ROOT: Final = "/apis/view.ballast.dev/v1alpha1"
 #: Explaining a workload takes a few dozen decisions.
 _DEADLINE_S: Final = 60.0
 #: Events on one page.
@@ -111,22 +111,21 @@ class ApiServer:
 
     async def queue(self, namespace: str, *, is_own_only: bool = False) -> QueueList:
         """Pending workloads in queue order."""
-        path = (
-            f"{_ROOT}/namespaces/{_segment(namespace)}/queues" if namespace else f"{_ROOT}/queues"
-        )
+        space = f"/namespaces/{_segment(namespace)}" if namespace else ""
+        path = f"{VIEW_PATH}{space}/queues"
         query = {"own": "true"} if is_own_only else {}
         return msgspec.json.decode(await self._ask(Call("GET", path, query=query)), type=QueueList)
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """Why a workload is pending, and what would let it start."""
-        path = f"{_ROOT}/namespaces/{_segment(namespace)}/explanations/{_segment(name)}"
+        path = f"{VIEW_PATH}/namespaces/{_segment(namespace)}/explanations/{_segment(name)}"
         query = {} if is_tried else {"tried": "false"}
         answer = await self._ask(Call("GET", path, query=query, deadline_s=_DEADLINE_S))
         return msgspec.json.decode(answer, type=Explanation)
 
     async def shares(self) -> ShareList:
         """The figures of every queue in each node pool."""
-        answer = await self._ask(Call("GET", f"{_ROOT}/shares"))
+        answer = await self._ask(Call("GET", f"{VIEW_PATH}/shares"))
         return msgspec.json.decode(answer, type=ShareList)
 
     async def nodes(self) -> list[GpuNode]:
@@ -175,7 +174,7 @@ class ApiServer:
         found: list[UsageRecord] = []
         query = {"labelSelector": f"ballast.dev/month={month}", "limit": "500"}
         for _ in range(_MOST_PAGES):
-            path = "/apis/ballast.dev/v1alpha1/gpuusages"
+            path = f"{API_PATH}/gpuusages"
             answer = await self._ask(Call("GET", path, query=query, deadline_s=_DEADLINE_S))
             page = msgspec.json.decode(answer, type=_Records)
             found += page.items
@@ -187,7 +186,7 @@ class ApiServer:
     async def simulate(self, spec: SimulationSpec) -> Simulation:
         """How the next decision would differ; nothing is stored."""
         body = {"spec": msgspec.to_builtins(spec)}
-        call = Call("POST", f"{_ROOT}/simulations", body=body, deadline_s=_DEADLINE_S)
+        call = Call("POST", f"{VIEW_PATH}/simulations", body=body, deadline_s=_DEADLINE_S)
         return msgspec.json.decode(await self._ask(call), type=Simulation)
 
     async def evictions(self, namespace: str) -> tuple[list[Event], dict[str, Fate]]:

@@ -5,6 +5,8 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from extender.api.names import API_PATH, VIEW_PATH
+
 #: The longest that completion waits for the API server.
 DEADLINE_S: Final = 1.0
 
@@ -14,7 +16,7 @@ def complete_workload(
 ) -> list[CompletionItem]:
     """Pending workloads of the namespace."""
     space = _space(ctx)
-    found = _items(ctx, f"/apis/view.ballast.dev/v1alpha1/namespaces/{space}/queues")
+    found = _items(ctx, f"{VIEW_PATH}/namespaces/{space}/queues")
     keys = (each.get("workload", "") for each in found)
     names = sorted({key.partition("/")[2] for key in keys if key.startswith(f"{space}/")})
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -24,7 +26,7 @@ def complete_project(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """GpuProjects of the cluster."""
-    found = _items(ctx, "/apis/ballast.dev/v1alpha1/gpuprojects")
+    found = _items(ctx, f"{API_PATH}/gpuprojects")
     names = sorted(each["metadata"]["name"] for each in found)
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

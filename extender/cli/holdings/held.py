@@ -13,8 +13,6 @@ from extender.cli.holdings.agents import Use, uses
 from extender.cli.terminal.show import Column, Listing
 from extender.kube.client import Client
 
-_OURS: Final = f"/apis/{names.API_VERSION}"
-
 
 async def read(client: Client, what: str, namespace: str, selector: str) -> Answer:
     """The list for one argument of `ballast top` (`extender.cli.holdings.top.WHAT`).
@@ -35,7 +33,7 @@ async def read(client: Client, what: str, namespace: str, selector: str) -> Answ
 
 async def _projects(client: Client) -> Any:
     for kind, plural in (("department", "gpudepartments"), ("project", "gpuprojects")):
-        for each in await listed(client, f"{_OURS}/{plural}"):
+        for each in await listed(client, f"{names.API_PATH}/{plural}"):
             gpu = each.get("status", {}).get("gpu", {})
             yield {
                 "kind": kind,
@@ -50,7 +48,7 @@ async def read_pods(client: Client, namespace: str, selector: str) -> list[Answe
     """The pods that have cards, as items of a list."""
     found = []
     pods = await listed(client, path_of("pods", namespace), selector=selector)
-    projects = await listed_or_none(client, f"{_OURS}/gpuprojects")
+    projects = await listed_or_none(client, f"{names.API_PATH}/gpuprojects")
     for pod in pods:
         meta, notes = pod["metadata"], pod["metadata"].get("annotations") or {}
         cards = read_cards(notes.get(names.ANNOTATION_CARDS, ""))
@@ -94,7 +92,7 @@ async def _nodes(client: Client, selector: str) -> list[Answer]:
         kept = {each["metadata"]["name"] for each in nodes}
     objects = [
         each
-        for each in await listed(client, f"{_OURS}/gpunodes")
+        for each in await listed(client, f"{names.API_PATH}/gpunodes")
         if kept is None or each["metadata"]["name"] in kept
     ]
     seen = await uses(client, {each["metadata"]["name"] for each in objects})

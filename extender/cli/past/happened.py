@@ -12,7 +12,6 @@ from extender.cli.terminal.show import Column, Listing
 from extender.kube.client import Client
 
 _EVENTS: Final = "/apis/events.k8s.io/v1"
-_GROUPS: Final = f"/apis/{names.API_VERSION}"
 #: Reporting controllers of the events that are shown.
 _OURS: Final = (names.CONTROLLER_NAME, names.SCHEDULER_NAME, "ballast")
 
@@ -24,7 +23,7 @@ async def read(client: Client, namespace: str, name: str, selector: str) -> Answ
     """
     events = await listed(client, path_of("events", namespace, _EVENTS))
     pods = await listed_or_none(client, path_of("pods", namespace), selector=selector) or []
-    groups = await listed_or_none(client, path_of("gpupodgroups", namespace, _GROUPS)) or []
+    groups = await listed_or_none(client, path_of("gpupodgroups", namespace, names.API_PATH)) or []
     items = [*from_events(events), *from_pods(pods), *from_groups(groups)]
     if selector:
         chosen = {_name(pod) for pod in pods} | {key_of(pod) for pod in pods}

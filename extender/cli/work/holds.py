@@ -10,7 +10,6 @@ from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
 from extender.kube.client import MERGE_PATCH, Client
 from extender.kube.transport import Call
 
-_GROUPS: Final = f"/apis/{names.API_VERSION}"
 _GROUP: Final = "gpupodgroup.ballast.dev"
 
 
@@ -27,7 +26,7 @@ async def change(
 ) -> Done:
     """Hold or resume workloads by name, or by labels of their pods. Raises a KubeError."""
     pods = await listed(client, path_of("pods", namespace), selector=selector)
-    groups = await listed_or_none(client, path_of("gpupodgroups", namespace, _GROUPS)) or []
+    groups = await listed_or_none(client, path_of("gpupodgroups", namespace, names.API_PATH)) or []
     group_of = {each["metadata"]["name"]: each for each in groups}
     done = Done()
     paths: dict[str, str] = {}
@@ -36,7 +35,9 @@ async def change(
         if not found:
             done.missing.append(name or selector)
         for kind, target in found:
-            root, plural = (_GROUPS, "gpupodgroups") if kind == _GROUP else ("/api/v1", "pods")
+            root, plural = (
+                (names.API_PATH, "gpupodgroups") if kind == _GROUP else ("/api/v1", "pods")
+            )
             paths[f"{kind}/{target}"] = f"{path_of(plural, namespace, root)}/{target}"
     note = names.HOLD if is_held else None
     body = {"metadata": {"annotations": {names.ANNOTATION_HOLD: note}}}

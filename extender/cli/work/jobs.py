@@ -26,7 +26,6 @@ from extender.kube.transport import Call
 _TIME: Final = re.compile(r"([1-9][0-9]{0,8})([smhd]?)", re.ASCII)
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _JOBS: Final = "/apis/batch/v1"
-_OURS: Final = f"/apis/{names.API_VERSION}"
 
 
 #: In the API server's message, if a webhook or policy of Ballast refused an object.
@@ -166,7 +165,7 @@ def _pod(asked: Ask) -> Answer:
 
 async def home_of(client: Client, project: str) -> str:
     """The namespace of the project; raises KubeError unless it has exactly one."""
-    found = json.loads(await client.send(Call("GET", f"{_OURS}/gpuprojects/{project}")))
+    found = json.loads(await client.send(Call("GET", f"{names.API_PATH}/gpuprojects/{project}")))
     spaces = found["spec"].get("namespaces") or []
     if len(spaces) == 1:
         return str(spaces[0])
@@ -240,7 +239,9 @@ async def _withdraw(client: Client, group: Answer) -> None:
 
 
 def _path(manifest: Answer) -> str:
-    root, plural = (_JOBS, "jobs") if manifest["kind"] == "Job" else (_OURS, "gpupodgroups")
+    root, plural = (
+        (_JOBS, "jobs") if manifest["kind"] == "Job" else (names.API_PATH, "gpupodgroups")
+    )
     return f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}"
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from extender.cli.ask import VIEW, answered, ask, listed, said
+from extender.api.names import VIEW_PATH
+from extender.cli.ask import answered, ask, listed, said
 from extender.cli.terminal.flags import Where
 from extender.kube.errors import NotFound, Unauthorized
 from extender.kube.transport import Call
@@ -102,7 +103,7 @@ def test_the_overlay_view_is_proposed_only_where_the_kinds_of_ballast_are(
     known: str, told: str
 ) -> None:
     with pytest.raises(NotFound) as raised:
-        asyncio.run(answered(Without(known), Call("GET", f"{VIEW}/shares")))  # type: ignore[arg-type]
+        asyncio.run(answered(Without(known), Call("GET", f"{VIEW_PATH}/shares")))  # type: ignore[arg-type]
     assert told in said(raised.value)
 
 
