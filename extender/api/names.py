@@ -14,6 +14,9 @@ API_PATH: Final = f"/apis/{API_VERSION}"
 VIEW_PATH: Final = f"/apis/view.{API_VERSION}"
 #: A DNS label, the form of names that Ballast defines.
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_DNS_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
 
 SYSTEM_NAMESPACE: Final = "ballast-system"
 #: Namespace of the node agent.
@@ -234,3 +237,8 @@ def is_preemptible(priority: int, preemptibility: str = "") -> bool:
     if preemptibility == NON_PREEMPTIBLE:
         return False
     return priority < NON_PREEMPTIBLE_FROM
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """Whether `text` can be the name of a pod or node, or the domain of a label (RFC 1123)."""
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None

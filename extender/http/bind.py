@@ -20,15 +20,13 @@ import structlog
 
 from extender.api.kinds import CardShare
 from extender.api.ledger import write_cards
-from extender.api.names import ANNOTATION_CARDS
+from extender.api.names import ANNOTATION_CARDS, DNS_LABEL, is_dns_subdomain
 from extender.api.reasons import Reason, sentence
 from extender.http import metrics
 from extender.http.book import Book
 from extender.http.claim import (
     ClaimMemory,
     PodClaim,
-    is_dns_label,
-    is_dns_subdomain,
     is_uid,
     read_claim,
 )
@@ -207,7 +205,7 @@ def _check_names(args: ExtenderBindingArgs) -> None:
     """Raise BadBodyError unless all are valid names, because they become part of API paths."""
     for key, value, is_valid, accepted in (
         ("PodName", args.pod_name, is_dns_subdomain, "an RFC 1123 subdomain"),
-        ("PodNamespace", args.pod_namespace, is_dns_label, "an RFC 1123 label"),
+        ("PodNamespace", args.pod_namespace, DNS_LABEL.fullmatch, "an RFC 1123 label"),
         ("PodUID", args.pod_uid, is_uid, "letters, digits and '-'"),
         ("Node", args.node, is_dns_subdomain, "an RFC 1123 subdomain"),
     ):

@@ -15,10 +15,6 @@ from extender.api.demand import Demand, read_demand
 from extender.api.objects import Pod
 from extender.state.pods.facts import PodFacts, read_facts
 
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_DNS_SUBDOMAIN: Final = re.compile(
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
-)
 _UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}", re.ASCII)
 _EPOCH: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
@@ -67,16 +63,6 @@ class PodClaim(Struct, frozen=True, gc=False, kw_only=True):
     def key(self) -> str:
         """`namespace/name` of the pod, for logs."""
         return self.facts.key
-
-
-def is_dns_label(text: str) -> bool:
-    """Whether `text` can be the name of a namespace (RFC 1123 label)."""
-    return _DNS_LABEL.fullmatch(text) is not None
-
-
-def is_dns_subdomain(text: str) -> bool:
-    """Whether `text` can be the name of a pod or node (RFC 1123 subdomain)."""
-    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_uid(text: str) -> bool:
@@ -137,6 +123,6 @@ def _way_of(facts: PodFacts, plan: RowName | None) -> Way:
 def _read_plan(text: str) -> RowName | None:
     """`<epoch> <node>`; None if it is not in this form."""
     epoch, _, node = text.partition(" ")
-    if not _EPOCH.fullmatch(epoch) or not is_dns_subdomain(node):
+    if not _EPOCH.fullmatch(epoch) or not names.is_dns_subdomain(node):
         return None
     return RowName(node, int(epoch))

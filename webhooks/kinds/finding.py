@@ -13,15 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api import listing
-from extender.api.names import DNS_LABEL
+from extender.api.names import DNS_LABEL, is_dns_subdomain
 from webhooks.spelling import ALIKE
 
 #: A label value; also the name part of a label key (behind the slash).
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
-_DOMAIN: Final = re.compile(
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.A
-)
-MAX_DOMAIN: Final = 253
 #: Names listed in one sentence; further names are only counted.
 MAX_LISTED: Final = 4
 
@@ -83,7 +79,7 @@ def check_labels(field: str, labels: Mapping[str, str], example: str) -> Iterabl
 def is_label_key(key: str) -> bool:
     """Whether `key` is a valid label key."""
     domain, slash, name = key.rpartition("/")
-    is_domain = not slash or (len(domain) <= MAX_DOMAIN and _DOMAIN.fullmatch(domain) is not None)
+    is_domain = not slash or is_dns_subdomain(domain)
     return is_domain and bool(name) and _VALUE.fullmatch(name) is not None
 
 

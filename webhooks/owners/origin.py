@@ -25,7 +25,6 @@ MAX_NAME: Final = 63
 MAX_MEMBER: Final = 100_000
 _HASHED: Final = 8
 _FOREIGN: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
-_PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 class Owner(Struct, rename="camel", kw_only=True):
@@ -127,7 +126,7 @@ def group_name(*parts: str) -> str:
     collide.
     """
     whole = "-".join(part for part in parts if part)
-    if len(whole) <= MAX_NAME and _PLAIN.fullmatch(whole):
+    if DNS_LABEL.fullmatch(whole):
         return whole
     digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:_HASHED]
     spelled = _FOREIGN.sub("-", whole.lower())[: MAX_NAME - _HASHED - 1].strip("-")
