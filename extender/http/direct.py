@@ -24,11 +24,11 @@ from extender.http.book import Book
 from extender.http.claim import PodClaim
 from extender.http.live import LiveReader
 from extender.http.turns import KeyedLocks
-from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
+from extender.http.verbs.admit import need_milli, pools_for, refuse_share
 from extender.http.verbs.place import pick_on
 from extender.ledger.rows import add_rows, row_of
 from extender.ledger.writer import Ledger
-from extender.state.model import PlacementRule
+from extender.state.model import PlacementRule, takes_model
 
 Cards = tuple[CardShare, ...]
 
@@ -93,7 +93,9 @@ class DirectPlacer:
         if isinstance(pools, Reason):
             return pools
         pool = self._book.pool_of(node)
-        if pool not in pools or not takes_model(claim, self._book.cards.model[ix]):
+        if pool not in pools or not takes_model(
+            claim.facts.constraints.gpu_models, self._book.cards.model[ix]
+        ):
             return Reason.NO_MATCHING_NODE
         project = self._book.queues.project_of(claim.facts.namespace, "")
         if isinstance(project, Refused):

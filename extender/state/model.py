@@ -5,7 +5,7 @@ scenario runs. Nothing here refers to the API server. Views are immutable, so sn
 only `NodeTable` has arrays, and each snapshot has its own copy of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -100,6 +100,12 @@ class Constraints(Struct, frozen=True, gc=False):
 
 
 ANYWHERE = Constraints()
+
+
+def takes_model(wanted: Collection[str], model: str) -> bool:
+    """Whether the card model is wanted: each of `wanted` may be any part of its name, in any case.
+    Empty: every model."""
+    return not wanted or any(each.lower() in model.lower() for each in wanted)
 
 
 class PodView(Struct, frozen=True, gc=False, kw_only=True):

@@ -54,12 +54,6 @@ def _refuse_level(book: Book, view: QueueView | None, pool: str, wanted: int) ->
     return None
 
 
-def takes_model(claim: PodClaim, model: str) -> bool:
-    """Whether the model matches a requested one, which may be any part of its name, in any case."""
-    models = claim.facts.constraints.gpu_models
-    return not models or any(wanted.lower() in model.lower() for wanted in models)
-
-
 def pools_for(book: Book, claim: PodClaim) -> tuple[str, ...] | Reason:
     """The node pools that the claim may use, or why there are none."""
     project = book.queues.project_of(claim.facts.namespace, "")

@@ -11,9 +11,10 @@ from typing import Final
 from extender.api.reasons import Reason, sentence
 from extender.http.book import Book, NodeClass
 from extender.http.claim import PodClaim, RowName
-from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
+from extender.http.verbs.admit import need_milli, pools_for, refuse_share
 from extender.http.verbs.place import find_fitting
 from extender.http.verbs.plan import check_plan
+from extender.state.model import takes_model
 
 #: Refusals that preemption on the node can't resolve.
 _UNRESOLVABLE: Final = frozenset({Reason.NO_MATCHING_NODE, Reason.UNKNOWN_PROJECT})
@@ -101,7 +102,7 @@ def _refuse_class(
     book: Book, claim: PodClaim, pools: tuple[str, ...], nodes: NodeClass
 ) -> Reason | None:
     """Why the claim may use none of these nodes, whatever is free on them."""
-    if nodes.pool not in pools or not takes_model(claim, nodes.model):
+    if nodes.pool not in pools or not takes_model(claim.facts.constraints.gpu_models, nodes.model):
         return Reason.NO_MATCHING_NODE
     if nodes.card_mib == 0:  # no healthy card, so the need is unknown
         return None

@@ -8,9 +8,10 @@ from extender.api.kinds import Row
 from extender.api.reasons import Refused
 from extender.http.book import Book
 from extender.http.claim import PodClaim
-from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
+from extender.http.verbs.admit import need_milli, pools_for, refuse_share
 from extender.http.verbs.place import pick_on
 from extender.http.wire import MetaVictims
+from extender.state.model import takes_model
 
 
 def keep_candidates(
@@ -62,7 +63,11 @@ def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bo
     table = book.cards
     ix, pool = table.ix.get(node), book.pool_of(node)
     pools = pools_for(book, claim)
-    if ix is None or pool not in pools or not takes_model(claim, table.model[ix]):
+    if (
+        ix is None
+        or pool not in pools
+        or not takes_model(claim.facts.constraints.gpu_models, table.model[ix])
+    ):
         return False
     gone = {row.uid for row in rows}
     leaving = sum(row.milli for row in rows)

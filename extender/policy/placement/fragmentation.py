@@ -23,6 +23,7 @@ from extender.kernels.typical import (
     fgd_measure,
 )
 from extender.policy.placement.simulation import Moment, Simulation
+from extender.state.model import takes_model
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
 
@@ -124,9 +125,8 @@ def _models(nodes: NodeTable, wanted: tuple[str, ...], model_ix: Mapping[int, in
     """The card models that contain one of the `wanted` words, as bits; all if there is none."""
     if not wanted:
         return ALL_MODELS
-    words = [word.lower() for word in wanted]
     bits = 0
     for ix, model in enumerate(nodes.cards.model):
-        if any(word in model.lower() for word in words):
+        if takes_model(wanted, model):
             bits |= 1 << model_ix[ix]
     return bits

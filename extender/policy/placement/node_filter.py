@@ -12,7 +12,7 @@ from typing import Final
 from extender.api.demand import BY_CLAIMS, Delivery
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Taint, Toleration
 from extender.api.selectors import MOST_VALUES, meets
-from extender.state.model import Constraints
+from extender.state.model import Constraints, takes_model
 from extender.state.nodes import BY_NODE, NodeTable
 
 _SOFT: Final = "PreferNoSchedule"
@@ -145,10 +145,9 @@ class NodeFilter:
         for taint in nodes.taints[ix]:
             if not tolerates(constraints.tolerations, (taint,)):
                 return "have a taint that is not tolerated", taint.key
-        if constraints.gpu_models:
-            model = nodes.cards.model[ix]
-            if not any(wanted.lower() in model.lower() for wanted in constraints.gpu_models):
-                return "have cards of another model", model
+        model = nodes.cards.model[ix]
+        if not takes_model(constraints.gpu_models, model):
+            return "have cards of another model", model
         affinity = constraints.affinity
         if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
             return "do not meet the node affinity", ""
