@@ -6,23 +6,19 @@ from dataclasses import dataclass, field
 from msgspec import UNSET, UnsetType
 
 from extender.api.kinds import Device, GpuNode, GpuNodeStatus
+from extender.api.names import DEFAULT_POOL, LABEL_GPU_MODEL
 from extender.api.objects import ObjectMeta, Taint
 from extender.scenario import amounts
 from extender.scenario.errors import ScenarioError
 from extender.scenario.model.case import Case
 from extender.scenario.model.fleet import Node
-from extender.scenario.model.queues import Queue
+from extender.scenario.model.queues import USUAL_PRIORITY, Queue
 from extender.scenario.model.values import Amount
 from extender.scenario.weights import Weights, figures_of, month_of_queue, quota_of
 from extender.state import model as state
 from extender.state.nodes import NodeFacts, NodeTable, offers_of
 
 HOSTNAME = "kubernetes.io/hostname"
-#: The label in which GPU feature discovery writes the model.
-_MODEL_LABEL = "nvidia.com/gpu.product"
-DEFAULT_POOL = "default"
-#: Queues of this priority have rank 0; higher priorities are served first.
-_USUAL_PRIORITY = 100
 _PPM = 1_000_000
 
 
@@ -118,7 +114,7 @@ def n_cards(node: Node) -> int:
 
 
 def _model_label(node: Node) -> dict[str, str]:
-    return {} if node.gpu_model is UNSET else {_MODEL_LABEL: node.gpu_model}
+    return {} if node.gpu_model is UNSET else {LABEL_GPU_MODEL: node.gpu_model}
 
 
 def _gpu_node(node: Node) -> GpuNode:
@@ -210,7 +206,7 @@ class _Reading:
     def quota_in(self, pool: str) -> state.PoolQuota:
         """The queue's figures in one node pool: those given for the pool, else its own."""
         gpu, cpu, memory = (self._figures(at, pool) for at in range(3))
-        rank = _USUAL_PRIORITY - self.queue.priority
+        rank = USUAL_PRIORITY - self.queue.priority
         return state.PoolQuota(
             gpu=gpu,
             cpu=cpu,

@@ -1,4 +1,4 @@
-"""Answers about workloads that were not submitted: which start, at what price, and when. Pure.
+"""Answers about workloads that were not submitted: which start, at what cost, and when. Pure.
 
 The answer comes from one decision with all of them submitted and, for a workload that stays pending
 although run times are stated, from a run ahead.
@@ -57,7 +57,8 @@ def wanted_of(
     """The workloads in `spec` by key, in order; None without GPU pods. Raises BadChangeError."""
     found: dict[str, WorkloadView | None] = {}
     if len(spec.workloads) > MOST_WANTED:
-        raise BadChangeError(f"{len(spec.workloads)} workloads are given; at most 100 are accepted")
+        n_given = len(spec.workloads)
+        raise BadChangeError(f"{n_given} workloads are given; at most {MOST_WANTED} are accepted")
     for ix, asked in enumerate(spec.workloads):
         key = f"{asked.namespace}/{asked.name}"
         if key in found or key in snapshot.workloads:

@@ -30,8 +30,6 @@ from extender.state.nodes import NodeFacts
 from extender.state.snapshot import Snapshot
 from extender.state.tally import pod_amounts, smallest_cards
 
-#: Priority of a workload that states none.
-_USUAL_PRIORITY: Final = 50
 #: The most names that an error message lists.
 _MOST_NAMED: Final = 8
 
@@ -210,7 +208,7 @@ def imagined(
         project=project,
         is_group=count > 1,
         pods=pods,
-        **{"priority": _USUAL_PRIORITY, **given},  # type: ignore[arg-type]
+        **given,  # type: ignore[arg-type]
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
-from extender.api.names import LABEL_GPU_MODEL, NEVER_PREEMPTS
+from extender.api.names import LABEL_GPU_MODEL, LABEL_NODE_POOL, NEVER_PREEMPTS
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.scenario.model.case import Case, Settings
 from extender.scenario.model.fleet import (
@@ -36,18 +36,15 @@ from extender.scenario.model.jobs import (
     Task,
     Toleration,
 )
+from extender.scenario.model.queues import USUAL_PRIORITY, GpuFigures, Queue, QueuePool, Usage
 from extender.scenario.model.queues import Figures as FileFigures
-from extender.scenario.model.queues import GpuFigures, Queue, QueuePool, Usage
 from extender.scenario.plain import without_defaults
 from extender.state.model import Constraints, Figures, GroupView, PodView, QueueView, WorkloadView
 from extender.view.file_names import Names
 from extender.view.picture import Picture, is_limited, waits
 
-#: A label on every node of the file with its node pool.
-_POOL_LABEL: Final = "ballast.dev/node-pool"
 #: The job that occupies cards that are neither free nor held by a workload of the file.
 _TAKEN: Final = "not-available"
-_USUAL_PRIORITY: Final = 100
 
 
 def as_file(picture: Picture, names: Names) -> dict[str, Any]:
@@ -128,7 +125,7 @@ class _Writer:
         return [
             Pool(
                 name=pool.name,
-                match={_POOL_LABEL: pool.name},
+                match={LABEL_NODE_POOL: pool.name},
                 policy=pool.policy,
                 preemption=pool.has_preemption,
                 placement=Placement(gpu=pool.gpu_placement),
@@ -150,7 +147,7 @@ class _Writer:
         memory_mib = table.free_memory_mib[ix] + sum(pod.demand.memory_mib for pod in held)
         return Node(
             name=self.names.node(name),
-            labels={**labels, _POOL_LABEL: table.pool[ix]},
+            labels={**labels, LABEL_NODE_POOL: table.pool[ix]},
             taints=[
                 NodeTaint(key=t.key, value=t.value, effect=t.effect)  # type: ignore[arg-type]
                 for t in table.taints[ix]
@@ -213,7 +210,7 @@ class _Writer:
         return Queue(
             name=self.names.queue(view.name),
             parent=self._parent(view),
-            priority=_USUAL_PRIORITY - min(ranks),
+            priority=USUAL_PRIORITY - min(ranks),
             pools=pools,
             usage=Usage(gpu=max(used, default=0) / 1_000_000),
             reclaim_min_runtime=_stated(view.reclaim_min_runtime_s),

@@ -1,5 +1,7 @@
 """Queues of a scenario file: quotas, limits, weights and past use."""
 
+from typing import Final
+
 from msgspec import UNSET, UnsetType
 
 from extender.scenario.model.values import (
@@ -12,6 +14,9 @@ from extender.scenario.model.values import (
     Seconds,
     Written,
 )
+
+#: Queues of this priority have rank 0; higher priorities are served first.
+USUAL_PRIORITY: Final = 100
 
 
 class Figures(Written, frozen=True, kw_only=True):
@@ -50,7 +55,7 @@ class Queue(Written, frozen=True, kw_only=True):
 
     name: Name
     parent: str | None = None
-    priority: Rank = 100
+    priority: Rank = USUAL_PRIORITY
     gpu: GpuFigures = GpuFigures()
     cpu: Figures = Figures()
     memory: Figures = Figures()
