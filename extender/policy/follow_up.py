@@ -98,7 +98,7 @@ class Rounds:
         for eviction in plan.evictions:
             pod = eviction.pod
             self._release(pod)
-            after.set(eviction.workload, pod.uid, pod.made_again() if pod.is_controlled else None)
+            after.set(eviction.workload, pod.uid, pod.after_eviction())
         for move in plan.moves:
             pod = move.pod
             self._release(pod)

@@ -188,6 +188,10 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
             self, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
         )
 
+    def after_eviction(self) -> "PodView | None":
+        """The pod once it was evicted: pending again, or None without a controller."""
+        return self.made_again() if self.is_controlled else None
+
     def started(self, node: str, cards: tuple[CardShare, ...], now_s: int) -> "PodView":
         """The pod as it runs on `node` with these cards, started at `now_s`."""
         return replace(

@@ -100,8 +100,8 @@ class Ahead:
                     after.setdefault(key, {})[pod.uid] = pod.made_again()
         for eviction in plan.evictions:
             self._stop(eviction.workload, eviction.pod)
-            left = eviction.pod.made_again() if eviction.pod.is_controlled else None
-            after.setdefault(eviction.workload, {})[eviction.pod.uid] = left
+            pods = after.setdefault(eviction.workload, {})
+            pods[eviction.pod.uid] = eviction.pod.after_eviction()
         for move in plan.moves:
             pod = move.pod
             self._stop(move.workload, pod)

@@ -127,7 +127,9 @@ class Picture:
         for key, workload in snapshot.workloads.items():
             if any(pod.node in drained for pod in workload.pods):
                 pods = [
-                    _left(pod) if pod.node in drained and not keeper_of(snapshot, pod) else pod
+                    pod.after_eviction()
+                    if pod.node in drained and not keeper_of(snapshot, pod)
+                    else pod
                     for pod in workload.pods
                 ]
                 kept = tuple(pod for pod in pods if pod is not None)
@@ -261,10 +263,3 @@ def is_limited(milli: int) -> bool:
 def keeper_of(snapshot: Snapshot, pod: PodView) -> str:
     """The disruption budget that lets a drain evict no pod like this one, or the empty string."""
     return next((name for name in pod.budgets if snapshot.budgets.get(name, 1) < 1), "")
-
-
-def _left(pod: PodView) -> PodView | None:
-    """The pod after its node was drained: created again, pending; None without a controller."""
-    if not pod.is_controlled:
-        return None
-    return pod.made_again()

@@ -53,9 +53,8 @@ class Load:
         self._stage = stage
         self._random = random
         self._number = 0
-        #: Numbers of created and deleted objects, and of requests that failed during faults.
+        #: Numbers of created objects, and of requests that failed during faults.
         self.n_created = 0
-        self.n_deleted = 0
         self.n_failed = 0
 
     def borrow(self) -> None:
@@ -111,7 +110,6 @@ class Load:
 
     def _delete(self, held: Held) -> None:
         self._stage.admin.delete(held.path)
-        self.n_deleted += 1
 
     def _submit(self, project: str) -> None:
         self._number += 1

@@ -37,8 +37,7 @@ class FaultProxy:
         self.delay_s = 0.0
         #: Whether each answer resets its connection, so that the outcome of a request is unknown.
         self.is_losing = False
-        #: Connections accepted; broken by `cut` or `refuse`; broken instead of an answer.
-        self.n_accepted = 0
+        #: Connections broken by `cut` or `refuse`; broken instead of an answer.
         self.n_cut = 0
         self.n_lost = 0
 
@@ -106,7 +105,6 @@ class FaultProxy:
     # -- forwarding ------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.n_accepted += 1
         if self._is_refusing:
             self.n_cut += 1
             writer.transport.abort()

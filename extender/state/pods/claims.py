@@ -43,7 +43,7 @@ def read_claim_names(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
+def read_spec_doubts(pod: Pod, delivery: Delivery) -> str:
     """The requests of the pod that no plan checks, in words; empty if there are none. `delivery` is
     how it gets its cards."""
     spec = pod.spec

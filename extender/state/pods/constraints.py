@@ -11,7 +11,7 @@ from extender.api import names
 from extender.api.demand import MODEL_SELECTOR, Delivery
 from extender.api.objects import Affinity, Pod, PodAffinity, PodAffinityTerm
 from extender.state.model import ANYWHERE, Constraints, PodTerm
-from extender.state.pods.claims import read_doubts as read_spec_doubts
+from extender.state.pods.claims import read_spec_doubts
 from extender.state.pods.narrowing import Narrowed, read_narrowing
 from extender.state.refusals import read_refusals
 
@@ -94,7 +94,7 @@ def was_released(pod: Pod) -> bool:
     return bool(note(names.ANNOTATION_PLAN) or note(names.ANNOTATION_REVOKED))
 
 
-def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
+def read_doubts(pod: Pod, delivery: Delivery) -> str:
     """The constraints of the pod that a plan leaves to kube-scheduler, in words."""
     affinity = pod.spec.affinity or _NO_AFFINITY
     terms = [
