@@ -4,6 +4,7 @@ The load keeps no state: it reads its objects from the API server, so it also se
 restore of etcd brings back or removes.
 """
 
+import contextlib
 import http.client
 from dataclasses import dataclass
 from random import Random
@@ -53,9 +54,6 @@ class Load:
         self._stage = stage
         self._random = random
         self._number = 0
-        #: Numbers of created objects, and of requests that failed during faults.
-        self.n_created = 0
-        self.n_failed = 0
 
     def borrow(self) -> None:
         """Submit work of one project that takes every idle GPU until the first `trim`, so that the
@@ -65,17 +63,15 @@ class Load:
         self._stage.admin.post(FOLDERS[body["kind"]].format(PROJECTS[-1]), body)
 
     def step(self) -> None:
-        """Submit or delete a workload of one project."""
+        """Submit or delete a workload of one project; does nothing while a fault prevents it."""
         project = self._random.choice(PROJECTS)
-        try:
+        with contextlib.suppress(*DOWN):
             held = [each for each in self.held(project) if not each.path.endswith(BORROWER)]
             asked = sum(each.milli for each in held)
             if asked < 1000 * QUOTAS[project] * GREED:
                 self._submit(project)
             elif self._random.random() < 0.5:
                 self._delete(self._random.choice(held))
-        except DOWN:
-            self.n_failed += 1
 
     def trim(self) -> None:
         """Delete the streams of each project, since these always have pending pods, as the borrower
@@ -116,7 +112,6 @@ class Load:
         draw = self._random.choice(DRAWN)
         body = draw(f"{draw.__name__[1:].replace('_', '-')}-{self._number}", self._random)
         self._stage.admin.post(FOLDERS[body["kind"]].format(project), body)
-        self.n_created += 1
 
 
 def has_ended(pod: dict[str, Any]) -> bool:
