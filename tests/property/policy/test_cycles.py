@@ -46,6 +46,7 @@ def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> Non
     assert places[0] == places[1]
     assert statuses(plan) == statuses(other)
     assert plan.waits == other.waits
+    assert plan.turns == other.turns
     assert plan.shares == other.shares
 
 
