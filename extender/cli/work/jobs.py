@@ -81,6 +81,8 @@ class Ask:
         )
         if not DNS_LABEL.fullmatch(asked.name):
             raise BadAskError(f"{asked.name!r} is not a name: use letters a to z, digits and '-'")
+        if not asked.image:
+            raise BadAskError("--image is empty")
         for option, quantity in (("--cpu", asked.cpu), ("--memory", asked.memory)):
             _check_quantity(quantity, option)
         if asked.gpu_memory and asked.gpus != MILLI_PER_GPU:

@@ -48,6 +48,7 @@ class TestJobs:
             ({"gpus": "1.5"}, "part of one GPU"),
             ({"gpus": "0"}, "part of one GPU"),
             ({"name": "Ä"}, "is not a name"),
+            ({"image": ""}, "--image is empty"),
             ({"pods": 2, "min_pods": 3}, "--min-pods"),
             ({"run_time": "1w"}, "--run-time"),
             ({"envs": ("A",)}, "NAME=VALUE"),
