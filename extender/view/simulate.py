@@ -105,7 +105,7 @@ def _budgets(given: Mapping[str, int], picture: Picture) -> dict[tuple[str, str]
         if pool not in view.pools or view.pools[pool].gpu.month is None:
             raise BadChangeError(
                 f"{named} has no gpuHoursPerMonth in node pool {pool}, so its usage of this month"
-                " is not known: set a budget above what it can use first"
+                " is not known: set one that it cannot use up, and ask again"
             )
         if hours < 0:
             raise BadChangeError(f"{named}: {hours} GPU-hours are below 0")
