@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU
 from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
 from extender.policy.actions.yield_to_preemption import YieldToPreemption
 from extender.policy.placement.take_back import TakeBack
@@ -227,16 +226,16 @@ class _Round:
         return backlog.yielding if must_yield and self._has_place(pending) else None
 
     def _is_first_of_project(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it is the first blocked workload of the project that requests more than one GPU,
-        and neither a victim of this cycle nor surplus of a running workload."""
+        """Whether it is the project's first blocked workload with GPUs, and neither a victim of
+        this cycle nor surplus of a running workload."""
         if leaf.project in self.first_blocked or pending.is_surplus:
             return False
         has_waited = pending_since(pending.workload) < self.session.snapshot.now_s
-        return has_waited and pending.need()[GPU] > MILLI_PER_GPU
+        return has_waited and pending.need()[GPU] > 0
 
     def _takes_room_of_first(self, leaf: Queue, pending: Pending) -> bool:
         """Whether a later stage may serve the first blocked workload of the project, unless this
-        one, which comes after it, takes the room in the project's share."""
+        one, which comes after it, takes the room in the project's quota or share."""
         first = self.first_blocked.get(leaf.project)
         if first is None or not (self.may_defer or self.preempting is not None):
             return False
@@ -249,7 +248,7 @@ class _Round:
             could_be_served
             and comes_after
             and is_other
-            and not first.leaves_room(leaf, pending.need())
+            and not first.leaves_room(leaf, pending.need(), in_quota=first.is_in_quota)
         )
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:

@@ -89,13 +89,21 @@ class TakeBack:
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
         )
 
-    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool = True) -> bool:
-        """Whether its project and its user would still deserve `need` if a workload of queue `leaf`
-        ran that needs `amounts`; if `counts_freed`, once `freed` has left."""
+    def leaves_room(
+        self,
+        leaf: Queue,
+        amounts: Amounts,
+        *,
+        counts_freed: bool = True,
+        in_quota: bool = False,
+    ) -> bool:
+        """Whether its project and its user would still deserve `need`, or if `in_quota` have it
+        within their quotas, if a workload of queue `leaf` ran that needs `amounts`; if
+        `counts_freed`, once `freed` has left."""
         own = self.leaf.chain[: self.leaf.chain.index(self.leaf.project) + 1]
         return all(
             queue.allocated[r] - self.freed[queue][r] * counts_freed + amounts[r] + self.need[r]
-            <= queue.deserves[r]
+            <= (queue.quota if in_quota else queue.deserves)[r]
             for queue in own
             if queue in leaf.chain
             for r in RESOURCES
