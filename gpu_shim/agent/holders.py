@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from extender.api.kinds import Row
-from extender.api.names import NVIDIA_GPU
+from extender.api.names import HOLDER_PREFIX, NVIDIA_GPU
 from extender.api.units import MILLI_PER_GPU
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, KubeError, NotFound
@@ -35,7 +35,6 @@ RETRY_S: Final = 30.0
 #: While kubelet reports a GPU for every holder, the API server is asked only this often, since
 #: every node of the cluster asks.
 LOOK_S: Final = 300.0
-PREFIX: Final = "ballast-holder"
 LABELS: Final = {
     "app.kubernetes.io/name": "ballast",
     "app.kubernetes.io/component": "gpu-holder",
@@ -65,7 +64,7 @@ def shared_indices(rows: Sequence[Row]) -> set[int]:
 def holder_name(node: str, index: int) -> str:
     """The name of the holder pod of a node's card."""
     digest = hashlib.sha256(node.encode()).hexdigest()[:10]
-    return f"{PREFIX}-{digest}-{index}"
+    return f"{HOLDER_PREFIX}{digest}-{index}"
 
 
 def holder_pod(style: Style, index: int) -> dict[str, Any]:
@@ -119,7 +118,7 @@ def holder_pod(style: Style, index: int) -> dict[str, Any]:
 
 def _is_holder(given: Given, style: Style) -> bool:
     """Whether the pod is a holder, needed or not."""
-    return given.namespace == style.namespace and given.name.startswith(f"{PREFIX}-")
+    return given.namespace == style.namespace and given.name.startswith(HOLDER_PREFIX)
 
 
 def holds_of(
