@@ -7,6 +7,8 @@ workload would evict one more pod, or that very work a cycle later.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 from typing import Final
 
 from extender.policy.placement.earliest_start import End
@@ -35,13 +37,13 @@ class _Blocked:
 
 @dataclass(slots=True)
 class YieldToPreemption:
-    """The blocked workloads of one pool, by project. `_workloads` has all workloads of the cluster
-    by project, once one was needed."""
+    """The blocked workloads of one pool, by project. `_workloads` has what holds places in the
+    cluster, by the project and the queue that it is charged to in this pool, once it was needed."""
 
     session: Session
     pool: str
     _by_project: dict[Queue, list[_Blocked]] = field(default_factory=dict)
-    _workloads: dict[str, list[WorkloadView]] = field(default_factory=dict)
+    _workloads: dict[Queue, dict[Queue, list[WorkloadView]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for leaf, pending, chunk in self.session.backlog.blocked.get(self.pool, ()):
@@ -83,9 +85,9 @@ class YieldToPreemption:
         """Whether the workload would fit if all pods that it may evict were gone: those of its
         project, and beside them, within its quota, those that it could reclaim then."""
         if blocked.can_be_served is None:
-            among = self._workloads_of(blocked.leaf.project)
+            queues = self._workloads_by_project().get(blocked.leaf.project, {})
             could_preempt = self._take_back(blocked).could_preempt
-            own = self._running(could_preempt, preempt_minimum_s, among)
+            own = self._running(queues.values(), could_preempt, preempt_minimum_s)
             blocked.can_be_served = bool(own) and self._has_place_without(blocked, own)
         return blocked.can_be_served
 
@@ -107,27 +109,40 @@ class YieldToPreemption:
         if not then.is_in_quota:
             return []
         level_of = levels_of(blocked.leaf)
+        lenders = [
+            workloads
+            for queues in self._workloads_by_project().values()
+            for queue, workloads in queues.items()
+            if then.could_reclaim(queue)
+        ]
         return self._running(
-            lambda queue, other: other.is_preemptible and then.could_reclaim(queue),
+            lenders,
+            lambda _, other: other.is_preemptible,
             lambda queue: reclaim_minimum_s(queue, level_of),
         )
 
-    def _workloads_of(self, project: Queue) -> Sequence[WorkloadView]:
+    def _workloads_by_project(self) -> dict[Queue, dict[Queue, list[WorkloadView]]]:
         if not self._workloads:
+            leaf_of = self.session.queues[self.pool].leaf_of
             for workload in self.session.snapshot.workloads.values():
-                self._workloads.setdefault(workload.project, []).append(workload)
-        return self._workloads.get(project.name, ())
+                leaf = leaf_of(workload)
+                if leaf is not None and any(pod.node for pod in workload.pods):
+                    queues = self._workloads.setdefault(leaf.project, {})
+                    queues.setdefault(leaf, []).append(workload)
+        return self._workloads
 
     def _running(
         self,
+        workloads: Iterable[Sequence[WorkloadView]],
         may_evict: Callable[[Queue, WorkloadView], bool],
         minimum_s: Callable[[Queue], int],
-        among: Iterable[WorkloadView] | None = None,
     ) -> list[End]:
-        """The pods that the predicate selects and that have run for their queue's minimum."""
+        """The pods of these workloads that the predicate selects and that have run for their
+        queue's minimum."""
         future, now_s = self.session.reservations.future, self.session.snapshot.now_s
+        minimum_of = cache(minimum_s)
         return [
             end
-            for end in future.running(self.pool, may_evict, among)
-            if end.leaf is not None and now_s - end.pod.started_at >= minimum_s(end.leaf)
+            for end in future.running(self.pool, may_evict, chain.from_iterable(workloads))
+            if end.leaf is not None and now_s - end.pod.started_at >= minimum_of(end.leaf)
         ]
