@@ -61,14 +61,18 @@ def granted(*folders: Path) -> set[Right]:
         if isinstance(document, dict)
     ]
     rules = {
-        (each["kind"], each["metadata"]["name"]): each["rules"]
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each[
+            "rules"
+        ]
         for each in documents
         if each["kind"] in ("Role", "ClusterRole")
     }
     found: set[Right] = set()
     for each in documents:
         if each["kind"] in ("RoleBinding", "ClusterRoleBinding"):
-            role = (each["roleRef"]["kind"], each["roleRef"]["name"])
+            kind = each["roleRef"]["kind"]
+            namespace = each["metadata"]["namespace"] if kind == "Role" else ""
+            role = (kind, namespace, each["roleRef"]["name"])
             for subject in _accounts(each):
                 account = f"{subject['namespace']}:{subject['name']}"
                 found.update(_atoms(account, rules.get(role, ())))

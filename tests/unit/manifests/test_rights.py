@@ -20,6 +20,20 @@ metadata: {name: reader}
 roleRef: {kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, namespace: ballast-system, name: a}]
 """
+#: Two Roles of one name.
+ROLES_OF_NAMESPACES = "---".join(
+    f"""
+kind: Role
+metadata: {{name: reader, namespace: {namespace}}}
+rules: [{{apiGroups: [""], resources: [{resource}], verbs: [get]}}]
+---
+kind: RoleBinding
+metadata: {{name: reader, namespace: {namespace}}}
+roleRef: {{kind: Role, name: reader}}
+subjects: [{{kind: ServiceAccount, namespace: ballast-system, name: a}}]
+"""
+    for namespace, resource in (("kube-system", "configmaps"), ("ballast-system", "leases"))
+)
 
 
 def _right(resource: str, verb: str, name: str = "") -> Right:
@@ -46,6 +60,11 @@ def grants(tmp_path: Path) -> set[Right]:
 def _logged(folder: Path, *events: dict[str, Any]) -> set[Use]:
     (folder / "audit.jsonl").write_text("".join(json.dumps(each) + "\n" for each in events))
     return used(folder)
+
+
+def test_roles_of_one_name_in_two_namespaces_are_two(tmp_path: Path) -> None:
+    (tmp_path / "roles.yaml").write_text(ROLES_OF_NAMESPACES)
+    assert granted(tmp_path) == {_right("configmaps", "get"), _right("leases", "get")}
 
 
 def test_role_is_as_many_rights_as_verbs_times_resources(grants: set[Right]) -> None:
