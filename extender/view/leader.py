@@ -12,8 +12,8 @@ from extender.kube.errors import KubeError, NotFound
 from extender.kube.resources import LEASES
 
 POLL_S: Final = 5.0
-#: A Lease that does not change for twice its duration, and at least for this long, is nobody's: a
-#: replica on standby would have taken it.
+#: If a Lease does not change for twice its duration, and at least for this long, no controller
+#: leads: a replica on standby would have taken it.
 LEAST_SILENCE_S: Final = 10.0
 #: Length of a time without its fraction and zone, which is UTC.
 _SECONDS: Final = len("2026-01-01T00:00:00")

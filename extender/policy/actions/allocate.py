@@ -127,10 +127,9 @@ class _Round:
                 self._record_refusal(leaf, pending, placed, is_above=is_above)
                 holds_up = session.holds_up_queue(pending, self.pool)
                 alike = [] if holds_up else self._refuse_alike(turns, leaf, pending, placed)
-                session.note_turns(alike)
                 behind = turns.pass_over(holds_up=holds_up)
+                session.note_turns([*alike, *behind])
                 blocked += [pending, *alike, *behind]
-                session.note_turns(behind)
                 for passed in behind:
                     passed.is_behind = True
                     session.draft.waits.setdefault(passed.workload.key, why_behind(passed, key))

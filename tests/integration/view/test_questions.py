@@ -246,19 +246,17 @@ async def _ask_of_a_claim_without_a_class(scene: Asking) -> None:
 async def _ask_without_a_controller(scene: Asking) -> None:
     """Kubernetes' clients print the warning, too."""
 
-    async def is_warned() -> bool:
-        told = await scene.ballast("shares")
+    def is_warned() -> bool:
+        told = asyncio.run(scene.ballast("shares"))
         return "Warning: no Ballast controller has led since 20" in told.stderr
 
     control = scene.installation.control
     control.kill()
-    while not await is_warned():
-        await asyncio.sleep(1)
+    await scene.until(is_warned, "a warning that no controller leads")
     raw = scene.cluster.kubectl("get", "--raw", f"{ROOT}/shares")
     assert json.loads(raw)["asOf"]["warning"].endswith("nothing is evicted until one does")
     control.start()
-    while await is_warned():
-        await asyncio.sleep(1)
+    await scene.until(lambda: not is_warned(), "an answer without the warning")
 
 
 async def _ask_as_administrator(scene: Asking) -> None:
