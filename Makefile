@@ -106,6 +106,9 @@ spark: setup ## install Spark for the tests of jobs, once, outside the tree (Jav
 descheduler: setup ## make the descheduler for a test of evictions, once, outside the tree
 	@$(PROGRAMS) descheduler
 
+argocd: setup ## make Argo CD for a test of manifests, once, outside the tree (redis-server to run it)
+	@$(PROGRAMS) argocd
+
 flux: setup ## make Flux's kustomize-controller for a test of manifests, once, outside the tree
 	@$(PROGRAMS) flux
 

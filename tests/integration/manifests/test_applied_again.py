@@ -55,9 +55,9 @@ def template(notes: Document, resources: Document, *, app: str = "", **spec: Any
     container: Document = {"name": "main", "image": "example.invalid/none"}
     if resources:
         container["resources"] = resources
-    labels = {"app": app} if app else {}
+    labels = {"labels": {"app": app}} if app else {}
     return {
-        "metadata": {"labels": labels, "annotations": notes},
+        "metadata": labels | {"annotations": notes},
         "spec": {"containers": [container], **spec},
     }
 
@@ -66,7 +66,7 @@ def objects() -> list[Document]:
     """What a team keeps in its repository."""
     once = {"restartPolicy": "Never"}
     gang = template(HALF, {}, **once)
-    gang["metadata"]["labels"][names.LABEL_POD_GROUP] = "gang"
+    gang["metadata"]["labels"] = {names.LABEL_POD_GROUP: "gang"}
     serving = {"replicas": 1, "selector": {"matchLabels": {"app": "llm"}}}
     tolerations = [{"key": names.NVIDIA_GPU, "operator": "Exists"}]
     notebook = template(HALF, {}, **once, tolerations=tolerations)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.controlplane.process import ControlPlaneError
-from tests.support.controlplane.toolchain import find_go
+from tests.support.controlplane.toolchain import find_go, release_for
 
 MODULES = Path(__file__).with_name("modules")
 KUBERNETES_VERSION = "1.36.3"
@@ -76,13 +76,14 @@ def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:
         missing = [each for each in sources if not os.access(folder / each, os.X_OK)]
         if not missing:
             return
-        go = find_go(folder.parents[1] / "controlplane")
-        print(f"building {', '.join(missing)} with {go} into {folder}", flush=True)
+        print(f"building {', '.join(missing)} into {folder}", flush=True)
         print("this happens once and takes several minutes on two cores", flush=True)
         for number, program in enumerate(missing, start=1):
             print(f"  [{number}/{len(missing)}] {program} ...", end=" ", flush=True)
             started = time.monotonic()
-            _build(go, sources[program], folder / program)
+            source = sources[program]
+            go = find_go(folder.parents[1] / "controlplane", release_for(source.module))
+            _build(go, source, folder / program)
             print(f"{time.monotonic() - started:.0f} s", flush=True)
 
 
@@ -91,8 +92,9 @@ def module_folder(module: Path, path: str, cache: Path) -> Path:
 
     Raises ControlPlaneError if they are no longer in Go's module cache.
     """
+    go = find_go(cache / "controlplane", release_for(module))
     done = subprocess.run(
-        [str(find_go(cache / "controlplane")), "list", "-m", "-f", "{{.Dir}}", path],
+        [str(go), "list", "-m", "-f", "{{.Dir}}", path],
         cwd=module,
         env=_build_env(),
         capture_output=True,
