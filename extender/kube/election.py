@@ -20,6 +20,7 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from extender.api.objects import Lease, LeaseSpec
+from extender.api.shutdown import end_task
 from extender.api.versions import version_number
 from extender.kube.backoff import Backoff
 from extender.kube.client import MERGE_PATCH, Client
@@ -29,7 +30,6 @@ from extender.kube.transport import Call
 from extender.kube.wire import decode_object
 
 RELEASE_DEADLINE_S: Final = 2.0
-_CANCEL_AGAIN_S: Final = 0.5
 #: 2024-01-01 in Unix minutes; see `first_transitions`.
 _EPOCH_MINUTES: Final = 28_401_120
 
@@ -310,17 +310,6 @@ def first_transitions() -> int:
     plans that may still be in flight; leaders change less than once a minute.
     """
     return max(1, int(time.time()) // 60 - _EPOCH_MINUTES)
-
-
-async def end_task(task: "asyncio.Future[None]") -> None:
-    """Cancel the task and wait until it has ended; the caller reads its exception.
-
-    Cancelling once is not always enough: if children of a task group fail while it is being
-    cancelled, it reports only their errors (until Python 3.13), and code that handles them goes on.
-    """
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=_CANCEL_AGAIN_S)
 
 
 def _is_lost_lease(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ import structlog
 
 from extender.api import names
 from extender.api.reasons import SENTENCES, Reason
+from extender.api.shutdown import end_task
 from extender.cycle import metrics
 from extender.cycle.evictions.evictor import AT_ONCE
 from extender.cycle.pod_events import pod_reference
@@ -78,9 +79,7 @@ class UnledgeredKeeper:
     async def close(self) -> None:
         """Reset the metrics and cancel evictions under way: this process no longer leads."""
         _count(())
-        if self._evictions is not None:
-            self._evictions.cancel()
-            await asyncio.gather(self._evictions, return_exceptions=True)
+        await end_task(self._evictions)
 
     async def _evict_all(self, pods: Iterable[ForeignPod]) -> None:
         try:

@@ -21,6 +21,7 @@ import structlog
 from extender.api import names
 from extender.api.objects import ProvisioningRequest
 from extender.api.reasons import Refused
+from extender.api.shutdown import end_task
 from extender.cycle import metrics
 from extender.cycle.keepers.provisioning_request import Wanted, state_of, wanted
 from extender.cycle.keepers.ungated import UngatedPods
@@ -87,9 +88,7 @@ class ProvisioningKeeper:
 
     async def close(self) -> None:
         """Cancel a pass under way: this process no longer leads."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_task(self._task)
 
     async def _look(self, snapshot: Snapshot, keys: list[str], cut: Collection[str]) -> None:
         try:

@@ -4,6 +4,7 @@ import asyncio
 
 import structlog
 
+from extender.api.shutdown import end_task
 from extender.cycle import metrics
 from extender.cycle.reports.report import Reporter
 from extender.kube.errors import KubeError, NotLeading
@@ -34,9 +35,7 @@ class Reports:
 
     async def close(self) -> None:
         """Cancel a report under way: this process no longer leads."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_task(self._task)
 
     @property
     def _is_under_way(self) -> bool:

@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuNode, GpuProject
 from extender.api.objects import Node, Pod
+from extender.api.shutdown import end_task
 from extender.cycle import metrics
 from extender.cycle.controller import Controller
 from extender.cycle.keepers.inventory import InventoryKeeper
@@ -19,7 +20,7 @@ from extender.cycle.replica import ControlOptions
 from extender.cycle.term import EPOCHS_PER_LEADER, Term
 from extender.http.claim import read_claim
 from extender.kube.client import Client
-from extender.kube.election import Leadership, end_task, first_transitions
+from extender.kube.election import Leadership, first_transitions
 from extender.kube.errors import Conflict, NotFound, NotLeading
 from extender.ledger.rows import add_rows
 from extender.state.cluster import ClusterState
