@@ -276,3 +276,35 @@ def test_training_that_is_bound_to_quota_is_passed_by_priority_only() -> None:
     cluster.job("notebook", "a", kind="interactive", priority=25, preemptible=True)
     cluster.job("train", "a", priority=100)
     assert statuses(decide(cluster.snapshot())) == {"train-0": "reserved"}
+
+
+def test_turns_of_departments_are_counted_again_after_every_pod() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    for name in ("d1", "d2"):
+        cluster.department(name, 2)
+    cluster.project("a", department="d1")
+    cluster.project("b", department="d2")
+    cluster.job("a-jobs", "a", pods=4, min=1)
+    cluster.job("b-jobs", "b", pods=4, min=1)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("a-jobs", "reserved"): 2, ("b-jobs", "reserved"): 2}
+
+
+def test_what_a_blocked_head_holds_up_is_next_to_it_in_the_queue() -> None:
+    cluster = cluster_of(4, "alice", "bob")
+    cluster.pool("default", job_order="strict-fifo")
+    cluster.job("runs", "bob", 4, on="n0", kind="build")
+    cluster.job("head", "alice", 4, age=900)
+    cluster.job("next", "alice", 2, age=800)
+    cluster.job("other", "bob", 3, age=1000)
+    assert decide(cluster.snapshot()).turns == ("ns/head", "ns/next", "ns/other")
+
+
+def test_work_that_is_refused_with_another_is_next_to_it_in_the_queue() -> None:
+    cluster = cluster_of(4, "alice", "bob")
+    cluster.job("runs", "bob", 4, on="n0", kind="build")
+    cluster.job("first", "alice", 2, age=900)
+    cluster.job("alike", "alice", 2, age=800)
+    cluster.job("other", "bob", 3, age=1000)
+    assert decide(cluster.snapshot()).turns == ("ns/first", "ns/alike", "ns/other")
