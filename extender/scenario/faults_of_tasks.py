@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from extender.api.demand import mig_slices
 from extender.api.units import MILLI_PER_GPU
 from extender.scenario import amounts
 from extender.scenario.model.jobs import Requirement, Task, Toleration
@@ -32,6 +33,10 @@ def faults_of_task(place: str, task: Task, *, has_groups: bool) -> Iterator[str]
     if task.devices > 1 and not task.gpu_memory and not 0 < milli < MILLI_PER_GPU:
         what = "without a fraction of a card or gpuMemory"
         yield f"{place}.devices: {task.devices} {what}; accepted: 1 (gpu says how many whole cards)"
+    for resource in task.mig:
+        if not mig_slices(resource):
+            accepted = "the resource of a MIG profile, such as nvidia.com/mig-1g.5gb"
+            yield f"{place}.mig: {resource}; accepted: {accepted} (all others go in resources)"
     for at, rule in enumerate(task.node_affinity):
         yield from _in_requirement(f"{place}.nodeAffinity[{at}].values", rule)
     for at, toleration in enumerate(task.tolerations):

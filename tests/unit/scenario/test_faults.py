@@ -62,6 +62,11 @@ IN_G = {"name": "t", "group": "g"}
             " accepted: 1 (gpu says how many whole cards)",
         ),
         (
+            in_task(mig={"1g.5gb": 1, "nvidia.com/mig-1g.5gb": 1}),
+            "jobs[0].tasks[0].mig: 1g.5gb; accepted: the resource of a MIG profile, such as"
+            " nvidia.com/mig-1g.5gb (all others go in resources)",
+        ),
+        (
             in_task(nodeAffinity=[{"key": "k", "operator": "Gt", "values": ["many"]}]),
             "jobs[0].tasks[0].nodeAffinity[0].values: many with operator Gt;"
             " accepted: one whole number",
