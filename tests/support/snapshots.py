@@ -21,7 +21,8 @@ from extender.api.demand import Demand
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, GpuNodeStatus, Row
 from extender.api.objects import ObjectMeta, Taint
 from extender.api.units import MILLI_PER_GPU, parse_gpus, share_mib, share_milli
-from extender.policy.plan import Plan
+from extender.policy.decide import decide
+from extender.policy.plan import Plan, Settings
 from extender.state.model import (
     GPU,
     UNLIMITED,
@@ -233,6 +234,11 @@ class Cluster:
                     state=pod.state,  # type: ignore[arg-type]
                 )
             )
+
+
+def allocated(cluster: Cluster) -> Plan:
+    """What is placed without evicting a pod."""
+    return decide(cluster.snapshot(), Settings(stages=("allocate",)))
 
 
 def statuses(plan: Plan) -> dict[str, str]:

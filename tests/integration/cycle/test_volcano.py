@@ -97,17 +97,11 @@ def nodes_of(scene: Scene, path: str) -> list[str]:
     return sorted(filter(None, found))
 
 
-def held(scene: Scene) -> int:
-    """GPUs that Ballast knows to be held by pods of others."""
-    statuses = (node.get("status", {}) for node in scene.get("gpunodes")["items"])
-    return sum(each["gpus"] for status in statuses for each in status.get("foreign", []))
-
-
 @pytest.mark.timeout(300)
 async def test_each_counts_the_cards_that_the_other_gave_away(scene: Scene) -> None:
     submit_group(scene, "first", 2, CARDS)
     await scene.until(lambda: len(nodes_of(scene, PODS)) == 2, "Volcano's gang to be bound")
-    await scene.until(lambda: held(scene) == 2 * CARDS, "its cards to be counted")
+    await scene.until(lambda: scene.foreign_gpus() == 2 * CARDS, "its cards to be counted")
     theirs = set(nodes_of(scene, PODS))
     scene.submit_job("team-a", "train", 6, 1000)
     await scene.until_bound("team-a", CARDS)
@@ -121,7 +115,7 @@ async def test_each_counts_the_cards_that_the_other_gave_away(scene: Scene) -> N
     scene.cluster.kubectl("delete", "pod", "second-0", "second-1", "-n", OTHERS, "--force")
     scene.cluster.kubectl("delete", "pod", "first-0", "-n", OTHERS)
     await scene.until_bound("team-a", 6)
-    await scene.until(lambda: held(scene) == CARDS, "what Volcano's pod freed")
+    await scene.until(lambda: scene.foreign_gpus() == CARDS, "what Volcano's pod freed")
     # No project's quota includes their cards, so its owner gets back what is within reach.
     scene.submit_job("team-b", "owner", 6, 1000)
     await scene.until_bound("team-b", 2)

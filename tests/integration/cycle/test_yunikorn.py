@@ -60,18 +60,12 @@ def scheduler_of(scene: Scene, namespace: str, name: str) -> str:
     )
 
 
-def held(scene: Scene) -> int:
-    """GPUs that Ballast knows to be held by pods of others."""
-    statuses = (node.get("status", {}) for node in scene.get("gpunodes")["items"])
-    return sum(each["gpus"] for status in statuses for each in status.get("foreign", []))
-
-
 @pytest.mark.timeout(400)
 async def test_each_counts_the_cards_that_the_other_gave_away(scene: Scene) -> None:
     async with started(Scheduler(scene.plane)) as yunikorn:
         assert not submit(scene, OTHERS, "first", CARDS, "yunikorn")
         await scene.until(lambda: len(nodes_of(scene, OTHERS)) == 1, "YuniKorn's pod to be bound")
-        await scene.until(lambda: held(scene) == CARDS, "its cards to be counted")
+        await scene.until(lambda: scene.foreign_gpus() == CARDS, "its cards to be counted")
         assert not submit(scene, "team-a", "train", CARDS)
         await scene.until_bound("team-a", 1)
         theirs = nodes_of(scene, OTHERS)["first"]

@@ -112,6 +112,11 @@ class Scene:
         said = [node["status"]["allocatable"].get("ballast.dev/gpu-milli", "") for node in nodes]
         return [text.replace("k", "000") for text in said]
 
+    def foreign_gpus(self) -> int:
+        """GPUs that Ballast knows to be held by pods of others."""
+        statuses = (node.get("status", {}) for node in self.get("gpunodes")["items"])
+        return sum(each["gpus"] for status in statuses for each in status.get("foreign", []))
+
     def events(self, namespace: str) -> list[tuple[str, str]]:
         """(reason, object) of our events in the namespace, without those on owners of pods."""
         return [

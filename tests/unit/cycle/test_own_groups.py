@@ -14,6 +14,7 @@ from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder
 from extender.state.cluster import ClusterState
 from tests.support.builders import pod, pod_group
+from tests.unit.state.model import state_of
 
 UNUSED: Any = object()
 
@@ -22,13 +23,6 @@ def groups_over(state: ClusterState) -> OwnGroups:
     """The part that decides; it writes nothing by itself."""
     client: Client = UNUSED
     return OwnGroups(client, state, PodEvents(state, EventRecorder(client, "me")))
-
-
-def state_of(*objects: Any) -> ClusterState:
-    state = ClusterState()
-    for obj in objects:
-        state.apply(Upserted(obj))
-    return state
 
 
 def age_of(state: ClusterState, key: str = "team-a/g") -> int:

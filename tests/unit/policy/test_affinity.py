@@ -11,7 +11,7 @@ from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.plan import Plan, Settings
 from extender.state.model import ANYWHERE, Bystanders, Constraints, PodTerm
 from tests.support.snapshot_job import demand_of
-from tests.support.snapshots import Cluster, counts, statuses
+from tests.support.snapshots import Cluster, allocated, counts, statuses
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 
@@ -31,10 +31,6 @@ def beside(key: str, **labels: str) -> Constraints:
 
 def apart(key: str, **labels: str) -> Constraints:
     return Constraints(pod_anti_affinity=(PodTerm(key, tuple(labels.items())),))
-
-
-def allocated(cluster: Cluster) -> Plan:
-    return decide(cluster.snapshot(), Settings(stages=("allocate",)))
 
 
 def allocated_beside(cluster: Cluster, zone: str) -> Plan:

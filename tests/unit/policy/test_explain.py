@@ -10,13 +10,13 @@ from extender.policy.placement.explain import help_for
 from extender.policy.plan import Settings
 from extender.state.model import Constraints, ElasticView, GroupView, PodTerm, TopologyRule
 from tests.support.snapshot_job import demand_of
-from tests.support.snapshots import Cluster
+from tests.support.snapshots import Cluster, allocated
 
 SLICE = "nvidia.com/mig-1g.5gb"
 
 
 def why(cluster: Cluster, job: str = "job") -> Refused:
-    return decide(cluster.snapshot(), Settings(stages=("allocate",))).waits[f"ns/{job}"]
+    return allocated(cluster).waits[f"ns/{job}"]
 
 
 def cluster_of(*gpus: int, **facts: object) -> Cluster:

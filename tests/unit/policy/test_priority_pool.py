@@ -10,7 +10,7 @@ from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import Constraints
 from tests.support.snapshot_job import NOW_S
-from tests.support.snapshots import Cluster, counts, statuses
+from tests.support.snapshots import Cluster, allocated, counts, statuses
 
 NOWHERE = Constraints(node_selector=(("no", "such"),))
 
@@ -173,7 +173,7 @@ def test_no_pod_is_evicted_if_the_stage_is_left_out() -> None:
     cluster = pool_of(4)
     cluster.job("worst", "a", 4, on="n0", priority=40)
     cluster.job("claim", "a", 4, priority=90)
-    plan = decide(cluster.snapshot(), Settings(stages=("allocate",)))
+    plan = allocated(cluster)
     assert statuses(plan) == {}
 
 

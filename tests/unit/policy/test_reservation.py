@@ -8,12 +8,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.placement.reservations import LONGEST_S, drain_window
-from extender.policy.plan import Plan, Settings
-from tests.support.snapshots import Cluster, statuses
-
-
-def allocated(cluster: Cluster) -> Plan:
-    return decide(cluster.snapshot(), Settings(stages=("allocate",)))
+from tests.support.snapshots import Cluster, allocated, statuses
 
 
 def one_node(free: int, **running: int) -> Cluster:

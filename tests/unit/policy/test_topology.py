@@ -1,10 +1,9 @@
 """Topology constraints: required and preferred levels, at any group of a tree."""
 
 from extender.api.reasons import Reason
-from extender.policy.decide import decide
-from extender.policy.plan import Plan, Settings
+from extender.policy.plan import Plan
 from extender.state.model import GroupView, TopologyRule
-from tests.support.snapshots import Cluster, statuses
+from tests.support.snapshots import Cluster, allocated, statuses
 
 
 def racks(*free: int, zones: int = 1) -> Cluster:
@@ -29,11 +28,6 @@ def near(
 ) -> GroupView:
     rule = TopologyRule("t", required, preferred)
     return GroupView(name="", min_member=least, topology=rule, children=children)
-
-
-def allocated(cluster: Cluster) -> Plan:
-    """What is placed without evicting a pod."""
-    return decide(cluster.snapshot(), Settings(stages=("allocate",)))
 
 
 def racks_of(plan: Plan) -> list[str]:

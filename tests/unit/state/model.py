@@ -18,16 +18,27 @@ def state_of(*objects: Any) -> ClusterState:
     return state
 
 
+def team_state(*objects: Any) -> ClusterState:
+    """A model of these objects, in which `team-a` has a project."""
+    return state_of(project("team-a").build(), *objects)
+
+
 def workloads_of(state: ClusterState) -> dict[str, WorkloadView]:
     """The workloads by key."""
     state.validate_state()
     return dict(state.snapshot(0).workloads)
 
 
+def view_of(state: ClusterState, now_s: int = 0) -> WorkloadView:
+    """The one workload there is."""
+    state.validate_state()
+    (workload,) = state.snapshot(now_s).workloads.values()
+    return workload
+
+
 def only(*objects: Any) -> WorkloadView:
     """The one workload there is, in a cluster where `team-a` has a project."""
-    (workload,) = workloads_of(state_of(project("team-a").build(), *objects)).values()
-    return workload
+    return view_of(team_state(*objects))
 
 
 def nodes_of(state: ClusterState) -> NodeTable:

@@ -16,20 +16,8 @@ from extender.state.model import GroupView, WorkloadView
 from extender.state.trees import without_succeeded
 from extender.state.workloads import finished
 from extender.state.workloads.stated import ShortJob
-from tests.support.builders import PodBuilder, node, pod, pod_group, project
-
-
-def state_of(*objects: Any) -> ClusterState:
-    state = ClusterState()
-    for obj in (project("team-a").build(), *objects):
-        state.apply(Upserted(obj))
-    return state
-
-
-def view_of(state: ClusterState) -> WorkloadView:
-    state.validate_state()
-    (workload,) = state.snapshot(0).workloads.values()
-    return workload
+from tests.support.builders import PodBuilder, node, pod, pod_group
+from tests.unit.state.model import only, team_state, view_of
 
 
 def member(name: str, min_member: int = 4, leaf: str = "") -> PodBuilder:
@@ -58,7 +46,7 @@ def starts(workload: WorkloadView) -> list[str]:
 
 def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done() -> None:
     done = [ended(name).build() for name in "abc"]
-    workload = view_of(state_of(*done, member("again").build()))
+    workload = only(*done, member("again").build())
     assert workload.min_member == 1
     assert starts(workload) == ["again"]
 
@@ -66,21 +54,21 @@ def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done() -> Non
 def test_minimum_of_a_pod_group_and_the_root_that_repeats_it_count_what_succeeded() -> None:
     near = {"ballast.dev/topology-preferred-level": "rack"}
     done = [member("a", 0).ended().build(), member("b", 0).ended().build()]
-    state = state_of(pod_group("g", 3).build(), *done, member("c", 0).build())
+    state = team_state(pod_group("g", 3).build(), *done, member("c", 0).build())
     assert view_of(state).min_member == 1
-    state = state_of(*done, member("c", 3).notes(near).build(), member("d", 3).build())
+    state = team_state(*done, member("c", 3).notes(near).build(), member("d", 3).build())
     assert view_of(state).min_member == 1
 
 
 def test_pods_that_failed_are_waited_for() -> None:
     failed = member("b").bound("n1").ended("Failed").build()
-    workload = view_of(state_of(ended("a").build(), failed, member("c").build()))
+    workload = only(ended("a").build(), failed, member("c").build())
     assert workload.min_member == 3
     assert starts(workload) == []
 
 
 def test_pods_that_had_succeeded_count_after_they_were_deleted() -> None:
-    state = state_of(*(ended(name).build() for name in "abc"), member("again").build())
+    state = team_state(*(ended(name).build() for name in "abc"), member("again").build())
     for name in "abc":
         state.apply(gone(name))
     assert view_of(state).min_member == 1
@@ -88,7 +76,7 @@ def test_pods_that_had_succeeded_count_after_they_were_deleted() -> None:
 
 
 def test_a_deleted_pod_counts_for_the_next_pod_of_its_owner() -> None:
-    state = state_of(ended("a").build(), ended("b").build(), member("c").bound("n1").build())
+    state = team_state(ended("a").build(), ended("b").build(), member("c").bound("n1").build())
     for name in "abc":
         state.apply(gone(name))
     assert state.snapshot(0).workloads == {}
@@ -97,7 +85,7 @@ def test_a_deleted_pod_counts_for_the_next_pod_of_its_owner() -> None:
 
 
 def test_a_group_that_another_owner_makes_anew_has_its_whole_minimum() -> None:
-    state = state_of(*(ended(name).build() for name in "abc"))
+    state = team_state(*(ended(name).build() for name in "abc"))
     for name in "abc":
         state.apply(gone(name))
     state.apply(Upserted(member("x").made_by("uid-other").build()))
@@ -106,14 +94,14 @@ def test_a_group_that_another_owner_makes_anew_has_its_whole_minimum() -> None:
 
 def test_a_deleted_pod_counts_for_other_owners_that_ran_beside_it() -> None:
     beside = member("x").made_by("uid-other").bound("n1").build()
-    state = state_of(beside, member("a").bound("n1").build(), ended("a").build())
+    state = team_state(beside, member("a").bound("n1").build(), ended("a").build())
     for each in (gone("a"), gone("x"), Upserted(member("y").made_by("uid-other").build())):
         state.apply(each)
     assert view_of(state).min_member == 3
 
 
 def test_pods_without_owner_are_forgotten_with_the_last_of_their_group() -> None:
-    state = state_of(ended("a").bare().build(), member("b").bare().build())
+    state = team_state(ended("a").bare().build(), member("b").bare().build())
     state.apply(gone("a"))
     assert view_of(state).min_member == 3
     state.apply(gone("b"))
@@ -122,7 +110,7 @@ def test_pods_without_owner_are_forgotten_with_the_last_of_their_group() -> None
 
 
 def test_a_pod_of_the_same_name_takes_the_place_of_one_that_had_succeeded() -> None:
-    state = state_of(ended("worker-0").build(), member("worker-1").build())
+    state = team_state(ended("worker-0").build(), member("worker-1").build())
     assert view_of(state).min_member == 3
     state.apply(gone("worker-0"))
     state.apply(Upserted(member("worker-0").uid("uid-2").build()))
@@ -131,19 +119,19 @@ def test_a_pod_of_the_same_name_takes_the_place_of_one_that_had_succeeded() -> N
 
 def test_pods_without_gpus_are_not_counted() -> None:
     helper = pod("helper").gang("g").direct().ended().build()
-    assert view_of(state_of(helper, member("a").build())).min_member == 4
+    assert only(helper, member("a").build()).min_member == 4
 
 
 def test_what_lives_needs_at_least_one() -> None:
     done = [ended(name).build() for name in "abcde"]
-    assert view_of(state_of(*done, member("again").build())).min_member == 1
+    assert only(*done, member("again").build()).min_member == 1
 
 
 @pytest.mark.parametrize("lives", [True, False], ids=["beside a pod that lives", "alone"])
 def test_what_a_success_costs_does_not_grow_with_those_before(lives: bool) -> None:
     def lines_run(n_before: int) -> int:
         """Lines of the module that run when one more pod succeeds, is deleted, and all is read."""
-        state = state_of(*[member("lives").build()] * lives)
+        state = team_state(*[member("lives").build()] * lives)
         for at in range(n_before):
             state.apply(Upserted(ended(f"before-{at}").build()))
             if at % 2:
@@ -175,7 +163,7 @@ def test_each_sub_group_counts_its_own_pods() -> None:
     group = pod_group("g", 1).sub_group("driver").sub_group("workers", 3).build()
     done = [ended("d", "driver").build(), ended("w1", "workers").build()]
     waiting = [member(name, leaf="workers").build() for name in ("w2", "w3")]
-    workload = view_of(state_of(group, *done, *waiting))
+    workload = only(group, *done, *waiting)
     assert workload.tree is not None
     assert [leaf.min_member for leaf in workload.tree.children] == [0, 2]
     assert workload.min_member == 2
@@ -191,7 +179,7 @@ def test_a_sub_group_whose_pods_are_all_done_is_needed_no_more_at_any_level() ->
     done += [ended(name, "r1-workers").build() for name in ("w1", "w2")]
     waiting = [member("l2", leaf="r2-leader").build()]
     waiting += [member(name, leaf="r2-workers").build() for name in ("w3", "w4")]
-    state = state_of(group.build(), *done, *waiting)
+    state = team_state(group.build(), *done, *waiting)
     assert starts(view_of(state)) == ["l2", "w3", "w4"]
     state.apply(Upserted(ended("l2", "r2-leader").build()))
     assert view_of(state).min_member == 2
@@ -205,7 +193,7 @@ def test_surplus_of_one_sub_group_does_not_stand_in_for_another() -> None:
         min_groups=2,
         children=(GroupView(name="a", min_member=2), GroupView(name="b", min_member=2)),
     )
-    view = view_of(state_of(member("x").build()))
+    view = only(member("x").build())
     left = without_succeeded(replace(view, tree=tree), Counter(a=4)).tree
     assert left is not None
     assert (left.min_member, left.min_groups) == (2, 2)
@@ -218,23 +206,23 @@ def test_surplus_of_one_sub_group_does_not_stand_in_for_another() -> None:
 @pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4)], ids=["scaled down", "scaled up"])
 def test_number_of_the_youngest_pod_counts(old: int, new: int) -> None:
     pods = [member("z", old).created(10).build(), member("a", new).created(20).build()]
-    assert view_of(state_of(*pods)).min_member == new
-    assert view_of(state_of(*pods, member("m", 0).created(30).build())).min_member == new
+    assert only(*pods).min_member == new
+    assert only(*pods, member("m", 0).created(30).build()).min_member == new
 
 
 def test_largest_number_counts_among_pods_of_one_age() -> None:
     pods = [member("a", 2).created(10).build(), member("b", 4).created(10).build()]
-    assert view_of(state_of(*pods)).min_member == 4
+    assert only(*pods).min_member == 4
 
 
 def test_number_of_a_pod_group_counts_however_young_its_pods_are() -> None:
-    state = state_of(pod_group("g", 3).build(), member("a", 2).created(9).build())
+    state = team_state(pod_group("g", 3).build(), member("a", 2).created(9).build())
     assert view_of(state).min_member == 3
 
 
 def test_number_of_a_pod_group_that_repeats_its_pods_is_theirs_until_somebody_changes_it() -> None:
     said = {"ballast.dev/min-member": "4"}
-    state = state_of(pod_group("g", 4).notes(said).build(), member("a", 2).build())
+    state = team_state(pod_group("g", 4).notes(said).build(), member("a", 2).build())
     assert view_of(state).min_member == 2
     state.apply(Upserted(pod_group("g", 3).notes(said).build()))
     assert view_of(state).min_member == 3
@@ -245,7 +233,7 @@ def test_number_of_a_pod_group_that_repeats_its_pods_is_theirs_until_somebody_ch
 def test_a_gang_that_runs_may_go_on_with_its_size_when_its_owner_asks_for_more() -> None:
     runs = [member(name, 2).created(10).bound("n1").build() for name in "ab"]
     more = [member("c", 4).created(20).bound("n1").build(), member("d", 4).created(20).build()]
-    state = state_of(node("n1").build(), *runs, *more)
+    state = team_state(node("n1").build(), *runs, *more)
     state.snapshot(0)
     assert (view_of(state).min_member, view_of(state).stale_since) == (2, None)
     assert starts(view_of(state)) == ["d"]
@@ -254,7 +242,7 @@ def test_a_gang_that_runs_may_go_on_with_its_size_when_its_owner_asks_for_more()
 def test_a_gang_whose_pods_all_leave_comes_back_in_its_new_size() -> None:
     leave = [member(name, 2).created(10).bound("n1").terminating().build() for name in "ab"]
     new = [member(name, 4).created(20).build() for name in "cd"]
-    assert view_of(state_of(*leave, *new)).min_member == 4
+    assert only(*leave, *new).min_member == 4
 
 
 # -- what a Job is known to run at once --------------------------------------------------------
@@ -265,7 +253,7 @@ def of_job(name: str, min_member: int = 4) -> PodBuilder:
 
 
 def test_a_gang_that_lacks_a_pod_is_as_large_as_its_job() -> None:
-    state = state_of(*(of_job(name).bound("n1").build() for name in "abc"))
+    state = team_state(*(of_job(name).bound("n1").build() for name in "abc"))
     (job,) = state.short_jobs()
     assert (job.namespace, job.name) == ("team-a", "job")
     state.snapshot(7)
@@ -277,7 +265,7 @@ def test_a_gang_that_lacks_a_pod_is_as_large_as_its_job() -> None:
 
 
 def test_a_job_that_asks_for_more_or_for_nothing_leaves_a_minimum() -> None:
-    state = state_of(of_job("a").build())
+    state = team_state(of_job("a").build())
     (job,) = state.short_jobs()
     state.set_job_size(job, 9)
     assert view_of(state).min_member == 4
@@ -287,7 +275,7 @@ def test_a_job_that_asks_for_more_or_for_nothing_leaves_a_minimum() -> None:
 
 def scaled_down_and_up_again() -> tuple[ClusterState, ShortJob]:
     """A gang of a Job of 4 that was scaled to 3 and back; its fourth pod waits."""
-    state = state_of(node("n1").build(), *(of_job(name).bound("n1").build() for name in "abc"))
+    state = team_state(node("n1").build(), *(of_job(name).bound("n1").build() for name in "abc"))
     (job,) = state.short_jobs()
     state.set_job_size(job, 3)
     state.apply(Upserted(of_job("d").created(20).build()))
@@ -326,25 +314,25 @@ def test_a_job_that_was_scaled_up_again_starts_in_full_once_no_pod_of_it_runs() 
 def test_a_pod_that_leaves_is_one_less(leaves: bool) -> None:
     last = of_job("d").bound("n1")
     last = last.terminating() if leaves else last
-    state = state_of(*(of_job(name).bound("n1").build() for name in "abc"), last.build())
+    state = team_state(*(of_job(name).bound("n1").build() for name in "abc"), last.build())
     assert len(state.short_jobs()) == leaves
 
 
 def test_a_pod_that_has_succeeded_is_not_one_less() -> None:
     live = [of_job(name).bound("n1").build() for name in "abc"]
-    assert not state_of(*live, of_job("d").bound("n1").ended().build()).short_jobs()
+    assert not team_state(*live, of_job("d").bound("n1").ended().build()).short_jobs()
 
 
 def test_pods_of_other_owners_and_groups_of_people_have_no_job() -> None:
-    assert not state_of(of_job("a").build(), member("b").made_by("job-2").build()).short_jobs()
-    assert not state_of(of_job("a").build(), member("b").build()).short_jobs()
-    assert not state_of(pod_group("g", 4).build(), of_job("a").build()).short_jobs()
-    assert not state_of(pod("alone").needs(1000).made_by("job-1").build()).short_jobs()
+    assert not team_state(of_job("a").build(), member("b").made_by("job-2").build()).short_jobs()
+    assert not team_state(of_job("a").build(), member("b").build()).short_jobs()
+    assert not team_state(pod_group("g", 4).build(), of_job("a").build()).short_jobs()
+    assert not team_state(pod("alone").needs(1000).made_by("job-1").build()).short_jobs()
 
 
 def test_a_pod_says_whether_a_job_makes_it() -> None:
     other = of_job("b").build()
     [maker] = other.metadata.owner_references or []
     maker.kind = "JobSet"
-    pods = view_of(state_of(of_job("a").build(), other)).pods
+    pods = only(of_job("a").build(), other).pods
     assert {pod.name: pod.is_of_job for pod in pods} == {"a": True, "b": False}

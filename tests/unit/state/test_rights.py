@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from extender.api.events import Upserted
 from extender.api.kinds import GpuProject
 from extender.api.reasons import Reason
 from extender.state.cluster import ClusterState
-from extender.state.model import WorkloadView
 from tests.support.builders import gpu_node, node, pod, pod_group, project, row, whole
+from tests.unit.state import model
+from tests.unit.state.model import view_of
 
 
 def allowing(name: str, *classes: str) -> GpuProject:
@@ -19,16 +19,7 @@ def allowing(name: str, *classes: str) -> GpuProject:
 
 
 def state_of(*objects: Any) -> ClusterState:
-    state = ClusterState()
-    for obj in (node("n1").gpus(8).build(), *objects):
-        state.apply(Upserted(obj))
-    state.validate_state()
-    return state
-
-
-def view_of(state: ClusterState) -> WorkloadView:
-    (view,) = state.workloads().values()
-    return view
+    return model.state_of(node("n1").gpus(8).build(), *objects)
 
 
 def reason_of(state: ClusterState) -> Reason | None:
