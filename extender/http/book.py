@@ -91,6 +91,11 @@ class Book:
         """The node's pool; empty for a node without GpuNode."""
         return self._pool_of.get(node, "")
 
+    def node_class(self, name: str) -> NodeClass | None:
+        """The class of the node; None for a node without GpuNode."""
+        ix = self.cards.ix.get(name)
+        return None if ix is None else self._class_at(ix, self.pool_of(name))
+
     def rows_of(self, uid: str) -> Mapping[str, Row]:
         """The pod's rows by node."""
         return self._rows.held_of(uid)
@@ -211,8 +216,11 @@ class Book:
             self._classify(self.cards.ix[name], self._pool_of[name])
             self._count(node, 1)
 
+    def _class_at(self, ix: int, pool: str) -> NodeClass:
+        return NodeClass(pool, self.cards.card_mib[ix], self.cards.model[ix])
+
     def _classify(self, ix: int, pool: str) -> None:
-        same = NodeClass(pool, self.cards.card_mib[ix], self.cards.model[ix])
+        same = self._class_at(ix, pool)
         if ix == len(self.class_of):
             self.class_of.append(0)
         self.class_of[ix] = self.classes.setdefault(same, len(self.classes))

@@ -24,11 +24,11 @@ from extender.http.book import Book
 from extender.http.claim import PodClaim
 from extender.http.live import LiveReader
 from extender.http.turns import KeyedLocks
-from extender.http.verbs.admit import need_milli, pools_for, refuse_share
+from extender.http.verbs.admit import admit, need_milli, refuse_nodes
 from extender.http.verbs.place import pick_on
 from extender.ledger.rows import add_rows, row_of
 from extender.ledger.writer import Ledger
-from extender.state.model import PlacementRule, takes_model
+from extender.state.model import PlacementRule
 
 Cards = tuple[CardShare, ...]
 
@@ -86,26 +86,19 @@ class DirectPlacer:
 
     def _admit(self, request: RowRequest, node: str) -> Reason | None:
         """Find the pod's project and count the need for it, or say why the pod is refused."""
-        claim, ix = request.claim, self._book.cards.ix.get(node)
-        if ix is None:
+        claim, nodes = request.claim, self._book.node_class(node)
+        if nodes is None:
             return Reason.UNKNOWN_NODE
-        pools = pools_for(self._book, claim)
-        if isinstance(pools, Reason):
-            return pools
-        pool = self._book.pool_of(node)
-        if pool not in pools or not takes_model(
-            claim.facts.constraints.gpu_models, self._book.cards.model[ix]
-        ):
-            return Reason.NO_MATCHING_NODE
-        project = self._book.queues.project_of(claim.facts.namespace, "")
-        if isinstance(project, Refused):
-            return project.reason
-        need = need_milli(claim, self._book.cards.card_mib[ix])
+        admitted = admit(self._book, claim)
+        if isinstance(admitted, Reason):
+            return admitted
         # No await between the check and the promise, so two binds can't use the same share.
-        refused = refuse_share(self._book, claim, pool, need)
+        refused = refuse_nodes(self._book, claim, admitted, nodes)
         if refused is None:
-            request.promise.enter_context(self._book.promised(project, pool, need))
-            request.project = project
+            need = need_milli(claim, nodes.card_mib)
+            promise = self._book.promised(admitted.project, nodes.pool, need)
+            request.promise.enter_context(promise)
+            request.project = admitted.project
         return refused
 
     async def _grant(self, request: RowRequest, node: str) -> Cards | Reason:

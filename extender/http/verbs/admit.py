@@ -1,13 +1,50 @@
-"""Whether a queue may use more GPU in a node pool, by the shares the controller last published."""
+"""Which nodes a claim may use, whatever is free on them: by its project, its node pools, and the
+shares that the controller last published."""
 
 import time
+from typing import NamedTuple
 
 from extender.api import names
 from extender.api.reasons import Reason, Refused
 from extender.api.units import share_milli
-from extender.http.book import Book
+from extender.http.book import Book, NodeClass
 from extender.http.claim import PodClaim
-from extender.state.model import QueueView, department_queue
+from extender.state.model import QueueView, department_queue, takes_model
+
+
+class Admitted(NamedTuple):
+    """The project of a claim, and the node pools that the claim may use."""
+
+    project: str
+    pools: tuple[str, ...]
+
+
+def admit(book: Book, claim: PodClaim) -> Admitted | Reason:
+    """The claim's project and node pools, or why it may use no node."""
+    project = book.queues.project_of(claim.facts.namespace, "")
+    if isinstance(project, Refused):
+        return project.reason
+    refused = book.queues.refuse_class(project, claim.facts.priority_class, names.CLASS_VALUES)
+    if refused is not None:
+        return refused.reason
+    pools = book.queues.pools_for(project, claim.facts.pools)
+    return pools.reason if isinstance(pools, Refused) else Admitted(project, pools)
+
+
+def refuse_nodes(
+    book: Book, claim: PodClaim, admitted: Admitted, nodes: NodeClass, leaving: int = 0
+) -> Reason | None:
+    """Why the claim may use none of these nodes, whatever is free on them; None if it may.
+
+    `leaving` is the milli-GPU that victims of the same project free.
+    """
+    models = claim.facts.constraints.gpu_models
+    if nodes.pool not in admitted.pools or not takes_model(models, nodes.model):
+        return Reason.NO_MATCHING_NODE
+    if nodes.card_mib == 0:  # no healthy card, so the need is unknown
+        return None
+    more = need_milli(claim, nodes.card_mib) - leaving
+    return _refuse_share(book, admitted.project, nodes.pool, more)
 
 
 def need_milli(claim: PodClaim, card_mib: int) -> int:
@@ -18,19 +55,12 @@ def need_milli(claim: PodClaim, card_mib: int) -> int:
     return demand.total_milli
 
 
-def refuse_share(
-    book: Book, claim: PodClaim, pool: str, need: int, leaving: int = 0
-) -> Reason | None:
-    """Why the claim's project or its department may not use `need` milli more; None if it may.
+def _refuse_share(book: Book, project: str, pool: str, more: int) -> Reason | None:
+    """Why the project or its department may not use `more` milli than now; None if it may.
 
     A queue may always use its quota: its published share is limited by an older demand, which may
-    not include this pod. `leaving` is what victims of the same project free. A department that does
-    not exist sets no limit.
+    not include this pod. A department that does not exist sets no limit.
     """
-    project = book.queues.project_of(claim.facts.namespace, "")
-    if isinstance(project, Refused):
-        return project.reason
-    more = need - leaving
     view = book.queues.project_views.get(project)
     refused = _refuse_level(book, view, pool, book.use_of(project, pool) + more)
     department = book.department_of(project)
@@ -52,15 +82,3 @@ def _refuse_level(book: Book, view: QueueView | None, pool: str, wanted: int) ->
     if wanted > max(quota_milli, book.fair_share_of(view.name, pool) if view else 0):
         return Reason.OVER_FAIR_SHARE
     return None
-
-
-def pools_for(book: Book, claim: PodClaim) -> tuple[str, ...] | Reason:
-    """The node pools that the claim may use, or why there are none."""
-    project = book.queues.project_of(claim.facts.namespace, "")
-    if isinstance(project, Refused):
-        return project.reason
-    refused = book.queues.refuse_class(project, claim.facts.priority_class, names.CLASS_VALUES)
-    if refused is not None:
-        return refused.reason
-    pools = book.queues.pools_for(project, claim.facts.pools)
-    return pools.reason if isinstance(pools, Refused) else pools

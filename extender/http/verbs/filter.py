@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.reasons import Reason, sentence
-from extender.http.book import Book, NodeClass
+from extender.http.book import Book
 from extender.http.claim import PodClaim, RowName
-from extender.http.verbs.admit import need_milli, pools_for, refuse_share
+from extender.http.verbs.admit import admit, refuse_nodes
 from extender.http.verbs.place import find_fitting
 from extender.http.verbs.plan import check_plan
-from extender.state.model import takes_model
 
 #: Refusals that preemption on the node can't resolve.
 _UNRESOLVABLE: Final = frozenset({Reason.NO_MATCHING_NODE, Reason.UNKNOWN_PROJECT})
@@ -67,12 +66,12 @@ def _keep_planned(book: Book, claim: PodClaim, plan: RowName, names: list[str]) 
 
 
 def _keep_fitting(book: Book, claim: PodClaim, names: list[str]) -> Verdict:
-    pools = pools_for(book, claim)
-    if isinstance(pools, Reason):
-        return _refuse_all(names, pools)
+    admitted = admit(book, claim)
+    if isinstance(admitted, Reason):
+        return _refuse_all(names, admitted)
     table, class_of = book.cards, book.class_of
     fitting = find_fitting(table, claim.demand)
-    refusals = [_refuse_class(book, claim, pools, each) for each in book.classes]
+    refusals = [refuse_nodes(book, claim, admitted, each) for each in book.classes]
     if not any(refusals):
         # The common case, without a step per name: all nodes are known and all fit.
         ix_of = table.ix.get
@@ -96,17 +95,6 @@ def _keep_fitting(book: Book, claim: PodClaim, names: list[str]) -> Verdict:
             verdict.failed[name] = busy
     _refuse_left_rows(book, claim, verdict)
     return verdict
-
-
-def _refuse_class(
-    book: Book, claim: PodClaim, pools: tuple[str, ...], nodes: NodeClass
-) -> Reason | None:
-    """Why the claim may use none of these nodes, whatever is free on them."""
-    if nodes.pool not in pools or not takes_model(claim.facts.constraints.gpu_models, nodes.model):
-        return Reason.NO_MATCHING_NODE
-    if nodes.card_mib == 0:  # no healthy card, so the need is unknown
-        return None
-    return refuse_share(book, claim, nodes.pool, need_milli(claim, nodes.card_mib))
 
 
 def _refuse_left_rows(book: Book, claim: PodClaim, verdict: Verdict) -> None:

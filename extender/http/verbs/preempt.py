@@ -5,13 +5,12 @@ are preemptible. So each candidate is kept whole or dropped, and no victim is ev
 """
 
 from extender.api.kinds import Row
-from extender.api.reasons import Refused
+from extender.api.reasons import Reason, Refused
 from extender.http.book import Book
 from extender.http.claim import PodClaim
-from extender.http.verbs.admit import need_milli, pools_for, refuse_share
+from extender.http.verbs.admit import admit, refuse_nodes
 from extender.http.verbs.place import pick_on
 from extender.http.wire import MetaVictims
-from extender.state.model import takes_model
 
 
 def keep_candidates(
@@ -60,21 +59,11 @@ def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> boo
 
 def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bool:
     """Whether the claim fits on `node`, and within its share, once `rows` are gone."""
-    table = book.cards
-    ix, pool = table.ix.get(node), book.pool_of(node)
-    pools = pools_for(book, claim)
-    if (
-        ix is None
-        or pool not in pools
-        or not takes_model(claim.facts.constraints.gpu_models, table.model[ix])
-    ):
+    gpu_node, nodes, admitted = book.node(node), book.node_class(node), admit(book, claim)
+    if gpu_node is None or nodes is None or isinstance(admitted, Reason):
+        return False
+    if refuse_nodes(book, claim, admitted, nodes, leaving=sum(row.milli for row in rows)):
         return False
     gone = {row.uid for row in rows}
-    leaving = sum(row.milli for row in rows)
-    if refuse_share(book, claim, pool, need_milli(claim, table.card_mib[ix]), leaving):
-        return False
-    gpu_node = book.node(node)
-    if gpu_node is None:
-        return False
     left = [row for row in gpu_node.spec.rows if row.uid not in gone]
     return bool(pick_on(gpu_node, left, claim.demand, "binpack"))

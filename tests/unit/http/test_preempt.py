@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.names import LABEL_NODE_POOL
 from extender.http.book import Book
 from extender.http.claim import PodClaim
 from extender.http.verbs.preempt import keep_candidates
@@ -72,6 +73,17 @@ def test_what_victims_give_back_counts_for_the_share() -> None:
     known = book(full_node("n1"), node("n2", cards=1).build(), project("team-a").quota(1).build())
     asked = claim(pod("a").direct().needs(1000))
     assert kept(known, asked, {"n1": victims("uid-h-n1"), "n2": victims()}) == {"n1"}
+
+
+def test_a_pod_for_an_unknown_node_pool_preempts_no_pod() -> None:
+    # The pool's name is a letter of the reason's.
+    in_pool = node("n1", row(pod("h").build(), whole(0), state="bound"), cards=1).build()
+    in_pool.metadata.labels = {LABEL_NODE_POOL: "o"}
+    known = book(in_pool, pool("o").build(), project("team-a").quota(1, pool="o").build())
+    asked = claim(pod("a").direct().needs(1000).pools("unknown"))
+    assert not kept(known, asked, {"n1": victims("uid-h")})
+    asked = claim(pod("a").direct().needs(1000).pools("o"))
+    assert kept(known, asked, {"n1": victims("uid-h")}) == {"n1"}
 
 
 def test_a_planned_pod_preempts_no_pod() -> None:
