@@ -7,11 +7,9 @@ from typing import Any, Final
 import yaml
 
 from extender.api.names import API_VERSION
+from extender.api.yaml_errors import yaml_fault
 
 Manifest = dict[str, Any]
-
-#: Characters of a parser's message that are shown.
-_LONGEST: Final = 300
 
 #: Fields that the API server writes and that may be dropped without loss.
 _SERVER: Final = frozenset(
@@ -183,16 +181,7 @@ def read_documents(text: str) -> list[Any]:
     except RecursionError:
         raise UnreadableError("it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
-        # An invalid date is a ValueError.
-        raise UnreadableError(f"neither YAML nor JSON: {_fault(error)}") from None
-
-
-def _fault(error: Exception) -> str:
-    """PyYAML's message in one line, without the text around the place."""
-    if isinstance(error, yaml.MarkedYAMLError) and (place := error.problem_mark):
-        words = ", ".join(filter(None, (error.context, error.problem)))
-        return f"{words} in line {place.line + 1}, column {place.column + 1}"
-    return " ".join(str(error).split())[:_LONGEST]
+        raise UnreadableError(f"neither YAML nor JSON: {yaml_fault(error)}") from None
 
 
 def documents_of(document: Any) -> Iterator[Manifest]:

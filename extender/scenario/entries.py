@@ -17,11 +17,11 @@ import msgspec
 import yaml
 from yaml.composer import Composer
 
+from extender.api.yaml_errors import yaml_fault
 from extender.scenario.errors import ScenarioError
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _BYTE: Final = re.compile(r" \(byte (?P<at>[0-9]+)\)")
-_SOURCE: Final = re.compile(r' in "<byte string>",')
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,9 +52,8 @@ def read_entries(path: Path) -> list[Entry]:
     except RecursionError:
         raise ScenarioError(f"{path}: it is nested too deeply") from None
     except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
-        # An invalid date in YAML is a ValueError, and so is invalid UTF-8.
-        message = _SOURCE.sub(" in", " ".join(str(error).split()))
-        message = _BYTE.sub(lambda at: _in_line(text, int(at["at"])), message)
+        # Invalid UTF-8 in JSON is a ValueError.
+        message = _BYTE.sub(lambda at: _in_line(text, int(at["at"])), yaml_fault(error))
         raise ScenarioError(f"{path}: not {'JSON' if is_json else 'YAML'}: {message}") from error
     return entries
 

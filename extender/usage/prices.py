@@ -17,6 +17,8 @@ import msgspec
 import yaml
 from msgspec import Struct, field
 
+from extender.api.yaml_errors import yaml_fault
+
 #: The precision of an amount of money.
 CENT: Final = Decimal("0.01")
 
@@ -59,8 +61,12 @@ def read_prices(path: Path) -> Prices:
     except msgspec.ValidationError as error:
         accepted = "currency, gpuHour, overQuotaGpuHour, and models with the latter two for each"
         raise PriceError(f"{path}: {error}; accepted: {accepted}") from None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise PriceError(f"{path}: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise PriceError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise PriceError(f"{path}: it is nested too deeply") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise PriceError(f"{path}: not YAML: {yaml_fault(error)}") from None
     for place, price in (("", prices), *((f"models.{m}.", p) for m, p in prices.models.items())):
         _check(path, f"{place}gpuHour", price.gpu_hour)
         if price.over_quota_gpu_hour is not None:

@@ -50,7 +50,7 @@ def test_what_is_no_object_is_reported(peer: str, text: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [\n", "neither YAML nor JSON: while parsing a flow node"),
+        ("a: [\n", "neither YAML nor JSON: while parsing a flow node in line 2, column 1, "),
         ("a: [\n", "expected the node content, but found '<stream end>' in line 2, column 1"),
         ("a: 2026-99-99\n", "neither YAML nor JSON: month must be in 1..12"),
         ("[" * 5000, "it is nested too deeply"),

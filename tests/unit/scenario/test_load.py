@@ -143,8 +143,10 @@ def test_other_yaml_in_a_folder_is_passed_over_but_not_when_it_is_named(tmp_path
 def test_file_that_is_no_yaml_or_json_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_text("a: [1\nb: 2")
-    assert only_reason(path).startswith(f"{path}: not YAML: ")
-    assert "\n" not in only_reason(path)
+    assert only_reason(path) == (
+        f"{path}: not YAML: while parsing a flow sequence in line 1, column 4, did not find"
+        " expected ',' or ']' in line 2, column 2"
+    )
     path = tmp_path / "f.json"
     path.write_text('{"id": "x",\n "nodes": }')
     assert only_reason(path) == (

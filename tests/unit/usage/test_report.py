@@ -136,6 +136,25 @@ def test_prices_that_are_none_are_refused_with_a_sentence(tmp_path: Path, text: 
         read_prices(tmp_path / "prices.yaml")
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("gpuHour: [1\n", "not YAML: while parsing a flow sequence in line 1, column 10, expected"),
+        ("gpuHour: \x01\n", "not YAML: unacceptable character #x0001: special characters are not"),
+        ("[" * 5000, "it is nested too deeply"),
+    ],
+)
+def test_price_file_that_is_no_yaml_is_reported_in_one_line(
+    text: str, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text(text)
+    with pytest.raises(PriceError) as error:
+        read_prices(path)
+    assert str(error.value).startswith(f"{path}: {why}")
+    assert "\n" not in str(error.value)
+
+
 def test_prices_need_no_quotes_and_stay_exact(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text("gpuHour: 2.10\nmodels: {H100: {gpuHour: 4}}\n")
