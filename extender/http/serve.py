@@ -1,7 +1,7 @@
 """`ballast serve`: the extender as one process next to kube-scheduler.
 
-It watches GpuNodes, NodePools and Projects but no pods, so it is ready in a second or two. Any
-number of replicas may run, because they share only the ledger.
+It watches GpuNodes, node pools, projects and departments but no pods, so it is ready in a second or
+two. Any number of replicas may run, because they share only the ledger.
 """
 
 import asyncio

@@ -49,6 +49,10 @@ class Address:
             raise AddressError(f"{text!r} is not an address such as 127.0.0.1:8888 or :8888")
         return cls(host or "::", int(port))
 
+    def __str__(self) -> str:
+        """The address as `parse` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     @property
     def is_loopback(self) -> bool:
         """Whether only this host can reach it."""
@@ -101,7 +105,7 @@ class Listener:
             listening = listen(self._address.host, self._address.port)
         except OSError as error:
             raise ListenError(f"cannot listen on {self._address}: {error}") from error
-        await self.serve(context)
+        self.use(context)
         assert self._runner.server is not None
         self.connections.open(listening, self._runner.server)
         _log.info("listening", host=self._address.host, port=self.port, tls=context is not None)
@@ -110,14 +114,14 @@ class Listener:
     async def run(self) -> None:
         """Follow the certificate files until cancelled; returns at once if there are none."""
         if self._tls is not None:
-            await follow_files(self._tls, self.serve)
+            await follow_files(self._tls, self.use)
 
     async def __aexit__(self, *_: object) -> None:
         """Stop accepting, wait for calls in flight, and close."""
         await self.connections.close()
         await self._runner.cleanup()
 
-    async def serve(self, context: ssl.SSLContext | None) -> None:
+    def use(self, context: ssl.SSLContext | None) -> None:
         """Accept with `context` from now on. The socket stays open, so no connection is refused."""
         self.connections.context = context
 
@@ -126,7 +130,7 @@ def check_reach(address: Address, tls: TlsFiles | None) -> None:
     """Raise ListenError if other hosts could connect without client certificates."""
     if tls is None and not address.is_loopback:
         raise ListenError(
-            f"{address.host}:{address.port} can be reached from other hosts: give a serving"
+            f"{address} can be reached from other hosts: give a serving"
             " certificate, its key and a client CA, or listen on 127.0.0.1"
         )
 

@@ -5,7 +5,7 @@ kube-scheduler is identified only by its certificate, not by a token or an addre
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -63,7 +63,7 @@ class TlsFiles:
 
 
 async def follow_files(
-    files: TlsFiles, use: Callable[[ssl.SSLContext], Awaitable[None]], poll_s: float = POLL_S
+    files: TlsFiles, use: Callable[[ssl.SSLContext], None], poll_s: float = POLL_S
 ) -> NoReturn:
     """Call `use` with a new context whenever the files have changed and can be used."""
     stamp = files.stamp()
@@ -80,7 +80,7 @@ async def follow_files(
             _log.warning("kept the old certificate", error=str(error))
             continue
         stamp = now
-        await use(context)
+        use(context)
         CERTIFICATES.labels("ok").inc()
         _log.info("took the new certificate", file=files.certificate)
 

@@ -1,6 +1,7 @@
 """The HTTP surface: requests that are refused before any decision, and the answers."""
 
 import gzip
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.api.names import ANNOTATION_PLAN
 from extender.http.bodies import MAX_BODY_BYTES
 from extender.http.serve import ServeOptions
-from extender.http.server import ListenError
+from extender.http.server import Address, ListenError
 from tests.unit.http.rig import Running, running, unreachable_kubeconfig
 
 VERBS = ("filter", "prioritize", "preempt", "bind")
@@ -146,3 +147,16 @@ async def test_an_address_that_is_none_is_refused(tmp_path: Path, listen: str) -
     with pytest.raises(ListenError, match="is not an address"):
         async with running(unreachable_kubeconfig(tmp_path), ServeOptions(listen=listen)):
             pass
+
+
+async def test_an_address_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ListenError, match=f"cannot listen on {listen}: "):
+            async with running(unreachable_kubeconfig(tmp_path), ServeOptions(listen=listen)):
+                pass
+
+
+def test_an_address_is_written_as_it_is_read() -> None:
+    for text in ("127.0.0.1:8888", "localhost:80", "[::1]:8888"):
+        assert str(Address.parse(text)) == text

@@ -107,7 +107,7 @@ async def test_new_files_are_used_and_the_old_client_ca_no_longer(shop: Shop) ->
         after = Authority("the-next-ca")
         shop.write_serving(after)
         (shop.folder / "ca").write_bytes(after.certificate)
-        await listener.serve(shop.files.context())
+        listener.use(shop.files.context())
         new_client = shop.client(after.client("system:kube-scheduler"), trusts=after)
         assert await ask(listener, new_client) == 200
         only_server_trusted = shop.client(before.client("system:kube-scheduler"), trusts=after)
@@ -119,7 +119,7 @@ async def test_a_change_of_the_files_is_noticed_and_a_half_written_one_waited_ou
     shop: Shop,
 ) -> None:
     used: asyncio.Queue[ssl.SSLContext] = asyncio.Queue()
-    watching = asyncio.create_task(follow_files(shop.files, used.put, poll_s=0.01))
+    watching = asyncio.create_task(follow_files(shop.files, used.put_nowait, poll_s=0.01))
     try:
         await asyncio.sleep(0)
         (shop.folder / "key").write_bytes(b"half")
