@@ -51,11 +51,13 @@ class ProjectIndex:
 
     def _forget(self, uid: str) -> None:
         project = self._by_uid.pop(uid, None)
-        for namespace in project.spec.namespaces if project else ():
+        if project is None:
+            return
+        name = project.metadata.name
+        for namespace in project.spec.namespaces:
             listed = self._of_namespace.get(namespace, {})
-            known = listed.get(project.metadata.name) if project else None
-            if known is not None and known.metadata.uid == uid:
-                del listed[known.metadata.name]
+            if name in listed and listed[name].metadata.uid == uid:
+                del listed[name]
             if not listed:
                 self._of_namespace.pop(namespace, None)
 

@@ -24,12 +24,7 @@ from extender.api.names import ANNOTATION_CARDS, DNS_LABEL, is_dns_subdomain
 from extender.api.reasons import Reason, sentence
 from extender.http import metrics
 from extender.http.book import Book
-from extender.http.claim import (
-    ClaimMemory,
-    PodClaim,
-    is_uid,
-    read_claim,
-)
+from extender.http.claim import ClaimMemory, PodClaim, is_uid, read_claim
 from extender.http.direct import DirectPlacer
 from extender.http.live import LiveReader
 from extender.http.metrics import Result

@@ -74,11 +74,7 @@ def read_claim(pod: Pod) -> PodClaim:
     """The claim of `pod`. Never raises: what is not understood is a `problem` of its facts."""
     facts = read_facts(pod, read_demand(pod))
     plan = _read_plan(facts.plan)
-    return PodClaim(
-        facts=facts,
-        way=_way_of(facts, plan),
-        plan=plan,
-    )
+    return PodClaim(facts=facts, way=_way_of(facts, plan), plan=plan)
 
 
 class ClaimMemory:

@@ -142,11 +142,10 @@ class Reflector(Generic[T]):
             stale_s=self._timing.stale_s,
             ends_on_restore=ends_on_restore,
         )
-        #: Lists begun; the number of the last list requested; the watch to end for it.
-        self._n_lists = 0
-        self._wanted = 0
+        #: Lists are numbered: the last one begun, requested, and delivered.
+        self._n_lists = self._wanted = self._n_listed = 0
         self._listed = asyncio.Condition()
-        self._n_listed = 0
+        #: The watch in progress, which ends when a list is requested.
         self._watching: asyncio.Timeout | None = None
         self._is_next_short = False
         self._moved = asyncio.Event()

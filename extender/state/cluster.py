@@ -20,13 +20,7 @@ from extender.api.kinds import (
     GpuTopology,
     Row,
 )
-from extender.api.objects import (
-    Node,
-    OwnerReference,
-    Pod,
-    PodDisruptionBudget,
-    PriorityClass,
-)
+from extender.api.objects import Node, OwnerReference, Pod, PodDisruptionBudget, PriorityClass
 from extender.state.budgets import BudgetIndex
 from extender.state.fleet.fleet import Fleet
 from extender.state.fleet.foreign import ForeignPod

@@ -84,7 +84,8 @@ def placed(picture: Picture) -> dict[str, Forecast]:
     budget_s = _budget_s(picture)
     for admission in _in_line(picture):
         workload = snapshot.workloads[admission.workload.key]
-        is_now, is_owed = starts(picture.plan, workload), _is_within_quota(picture, admission, held)
+        is_now = starts(picture.plan, workload)
+        is_owed = _charge_within_quota(picture, admission, held)
         if not (is_now or is_owed):
             continue
         latest_s = now_s + bound_s + (0 if is_now else budget_s)
@@ -209,10 +210,11 @@ def _in_line(picture: Picture) -> Iterator[Admission]:
             yield admission
 
 
-def _is_within_quota(
+def _charge_within_quota(
     picture: Picture, admission: Admission, held: dict[tuple[str, str], int]
 ) -> bool:
-    """Whether every queue above the workload stays within its quota with it; updates `held`."""
+    """Charge the workload to all queues above it in `held`, if each stays within its quota; returns
+    whether they do."""
     snapshot, workload = picture.snapshot, admission.workload
     ix = snapshot.nodes.ix_of(admission.placements[0].node)
     pool = snapshot.nodes.pool[ix] if ix is not None else ""
