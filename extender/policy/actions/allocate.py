@@ -6,24 +6,23 @@ no more victims are selected for it. Cards may be reserved for a large blocked w
 
 While a workload within its share is blocked, workloads above their share are deferred until after
 `reclaim` (`allocate_deferred`): otherwise they would start on cards that are reclaimed a cycle
-later. Likewise, while a workload is blocked that `preempt` can serve, work of its project that it
-precedes yields until after that stage.
+later. Likewise, while a workload is blocked that a later stage can serve, work that comes after it
+yields until after `preempt` (`yield_to_blocked`).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
-from extender.policy.actions.yield_to_preemption import YieldToPreemption
-from extender.policy.placement.take_back import TakeBack
+from extender.policy.actions.yield_to_blocked import YieldToBlocked
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.backlog import pools_in_order
 from extender.policy.workloads.job_order import Turns
-from extender.policy.workloads.pending import Pending, pending_since, why_behind
-from extender.state.model import GPU, PodView
+from extender.policy.workloads.pending import Pending, why_behind
+from extender.state.model import PodView
 
 #: Reasons of a workload that quotas and limits allow, but that fits on no node.
 _LACKS_PLACE = (
@@ -88,23 +87,23 @@ def _allocate(
 @dataclass(slots=True)
 class _Round:
     """Serves the workloads of one pool. `has_blocked_work`: reclaim may serve a blocked one.
-    `spreads`: the pool spreads work with GPUs. `preempting` has those that preemption may serve,
-    while that stage is to come. `first_blocked` has the first blocked one of each project that its
-    queues deserve."""
+    `spreads`: the pool spreads work with GPUs. `may_preempt`: stage `preempt` is to come. `blocked`
+    has those that a stage to come may serve."""
 
     session: Session
     pool: str
     may_defer: bool
     has_blocked_work: bool = False
     spreads: bool = False
-    preempting: YieldToPreemption | None = None
-    first_blocked: dict[Queue, TakeBack] = field(default_factory=dict)
+    may_preempt: bool = False
+    blocked: YieldToBlocked | None = None
 
     def __post_init__(self) -> None:
         session, pool = self.session, self.pool
         self.spreads = session.snapshot.pools[pool].gpu_placement == "spread"
-        if not session.has_preempted and session.may_evict_later("preempt", pool):
-            self.preempting = YieldToPreemption(session, pool)
+        self.may_preempt = not session.has_preempted and session.may_evict_later("preempt", pool)
+        if self.may_preempt or self.may_defer:
+            self.blocked = YieldToBlocked(session, pool)
 
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the workloads in turn until nothing more fits; returns those that do not fit."""
@@ -149,11 +148,8 @@ class _Round:
         if refused.reason not in _SERVED_BY_EVICTION or pending.only_holds_up:
             return
         self.has_blocked_work |= self.may_defer and not is_above
-        if not is_above and self._is_first_of_project(leaf, pending):
-            take_back = self.session.reservations.take_back(leaf, pending, self.pool, ())
-            self.first_blocked[leaf.project] = take_back
-        if self.preempting is not None:
-            self.preempting.add(leaf, pending)
+        if self.blocked is not None:
+            self.blocked.add(leaf, pending)
 
     def _refuse_alike(
         self, turns: Turns, leaf: Queue, pending: Pending, refused: Refused
@@ -179,7 +175,7 @@ class _Round:
             if self._is_above(leaf, pending):
                 session.reservations.reserve(leaf, pending, self.pool)
                 continue
-            if self.preempting is not None and self._has_place(pending):
+            if self.may_preempt and self._has_place(pending):
                 # Sorted only if one fits, which is rare on a full cluster.
                 by_project = by_project or _by_priority(waiting)
                 preceding = by_project[pending.workload.project]
@@ -211,7 +207,7 @@ class _Round:
 
     def _served_later(self, leaf: Queue, pending: Pending) -> list[Pending] | None:
         """The list for the workload if it is to be served only after reclaim, or fits now but is to
-        be served only after preemption; None if it is to be served now."""
+        be served only after the last stage that evicts; None if it is to be served now."""
         session, backlog = self.session, self.session.backlog
         pools = (session.snapshot.pools[name] for name in pending.pools)
         # Pools of other policies are served only now.
@@ -219,36 +215,12 @@ class _Round:
             return None
         if self.has_blocked_work and self._is_above(leaf, pending):
             return backlog.deferred
-        if self._takes_room_of_first(leaf, pending) and self._has_place(pending):
-            return backlog.yielding if self.preempting is not None else backlog.deferred
-        must_yield = self.preempting is not None and self.preempting.must_yield(leaf, pending)
-        return backlog.yielding if must_yield and self._has_place(pending) else None
-
-    def _is_first_of_project(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether it is the project's first blocked workload with GPUs, and neither a victim of
-        this cycle nor surplus of a running workload."""
-        if leaf.project in self.first_blocked or pending.is_surplus:
-            return False
-        has_waited = pending_since(pending.workload) < self.session.snapshot.now_s
-        return has_waited and pending.need()[GPU] > 0
-
-    def _takes_room_of_first(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether a later stage may serve the first blocked workload of the project, unless this
-        one, which comes after it, takes the room in the project's quota or share."""
-        first = self.first_blocked.get(leaf.project)
-        if first is None or not (self.may_defer or self.preempting is not None):
-            return False
-        # Its department may be at its share or limit: then reclaim takes from a sibling.
-        has_room = leaf.project.has_room(first.need, leaf.project.deserves)
-        could_be_served = has_room and (first.can_reclaim or first.can_preempt)
-        comes_after = pending.workload.priority <= first.workload.priority
-        is_other = pending.workload is not first.workload
-        return (
-            could_be_served
-            and comes_after
-            and is_other
-            and not first.leaves_room(leaf, pending.need(), in_quota=first.is_in_quota)
-        )
+        if self.blocked is None:
+            return None
+        is_above = self._is_above(leaf, pending)
+        if not self.blocked.must_yield(leaf, pending, self._has_place, is_above=is_above):
+            return None
+        return backlog.yielding if self.may_preempt else backlog.deferred
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
         """Whether the workload lifts its queue above what it deserves, so that reclaim does not

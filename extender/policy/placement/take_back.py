@@ -6,6 +6,7 @@ start. In doubt the answer is no, so that the cards are kept for it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
@@ -22,16 +23,16 @@ class TakeBack:
     """What the blocked `workload` of queue `leaf`, which needs `need`, could take.
 
     Once it starts, its queues are within their limits (`is_allowed`), within what they deserve
-    (`is_entitled`), and within their quotas (`is_in_quota`). `can_reclaim` and `can_preempt` say
-    which stages apply to it. `freed` is what leaves its queues before. `is_first`: it precedes
-    training (see `first_kinds`).
+    (the lowest `n_entitled` of its chain), and within their quotas (`is_in_quota`). `can_reclaim`
+    and `can_preempt` say which stages apply to it. `freed` is what leaves its queues before.
+    `is_first`: it precedes training (see `first_kinds`).
     """
 
     workload: WorkloadView
     leaf: Queue
     need: Amounts
     is_allowed: bool
-    is_entitled: bool
+    n_entitled: int
     is_in_quota: bool
     can_reclaim: bool
     can_preempt: bool
@@ -54,25 +55,31 @@ class TakeBack:
         freed = _freed(leaf, gone)
         held = {queue: _held_then(queue, need, freed[queue]) for queue in leaf.chain}
         is_np_allowed = workload.is_preemptible or leaf.may_hold_np(need)
-        is_entitled = all(_is_within(held[queue], queue.deserves) for queue in leaf.chain)
+        n_entitled = sum(
+            1 for _ in takewhile(lambda q: _is_within(held[q], q.deserves), leaf.chain)
+        )
         # Within the reclaim band, a project that already holds its quota reclaims nothing.
         before = held[project][GPU] - need[GPU]
         is_in_band = view.reclaim_band_percent > 0 and before >= project.quota[GPU]
         can_take = view.has_preemption and workload.doubt is None and not workload.never_preempts
-        can_reclaim = is_entitled and not is_in_band and "reclaim" in settings.stages
         return cls(
             workload,
             leaf,
             need,
             is_allowed=is_np_allowed and all(_is_within(held[q], q.limit) for q in leaf.chain),
-            is_entitled=is_entitled,
+            n_entitled=n_entitled,
             is_in_quota=all(_is_within(held[queue], queue.quota) for queue in leaf.chain),
-            can_reclaim=can_take and can_reclaim,
+            can_reclaim=can_take and not is_in_band and "reclaim" in settings.stages,
             can_preempt=can_take and "preempt" in settings.stages,
             freed=freed,
             is_first=firsts.is_first(workload, project),
             firsts=firsts,
         )
+
+    @property
+    def is_entitled(self) -> bool:
+        """Whether all its queues are within what they deserve once it starts."""
+        return self.n_entitled == len(self.leaf.chain)
 
     def could_take(self, leaf: Queue, other: WorkloadView, amounts: Amounts, after_s: int) -> bool:
         """Whether it could take cards back in `after_s` seconds if `other` of queue `leaf` started
@@ -89,21 +96,13 @@ class TakeBack:
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
         )
 
-    def leaves_room(
-        self,
-        leaf: Queue,
-        amounts: Amounts,
-        *,
-        counts_freed: bool = True,
-        in_quota: bool = False,
-    ) -> bool:
-        """Whether its project and its user would still deserve `need`, or if `in_quota` have it
-        within their quotas, if a workload of queue `leaf` ran that needs `amounts`; if
-        `counts_freed`, once `freed` has left."""
+    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool = True) -> bool:
+        """Whether its project and its user would still deserve `need` if a workload of queue `leaf`
+        ran that needs `amounts`; if `counts_freed`, once `freed` has left."""
         own = self.leaf.chain[: self.leaf.chain.index(self.leaf.project) + 1]
         return all(
             queue.allocated[r] - self.freed[queue][r] * counts_freed + amounts[r] + self.need[r]
-            <= (queue.quota if in_quota else queue.deserves)[r]
+            <= queue.deserves[r]
             for queue in own
             if queue in leaf.chain
             for r in RESOURCES
@@ -116,8 +115,9 @@ class TakeBack:
         For a workload within quota, the queue at the level of comparison must be above its quota;
         otherwise it must also be above its share. Each queue below must be above its kept share.
         """
-        path, _ = compared(leaf, levels_of(self.leaf))
-        if not self.can_reclaim or not path:
+        path, level = compared(leaf, levels_of(self.leaf))
+        # Queues above the compared ones lose what they gain.
+        if not self.can_reclaim or not path or level >= self.n_entitled:
             return False
         *inner, top = path
         return any(

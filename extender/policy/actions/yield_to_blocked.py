@@ -1,8 +1,9 @@
-"""Work that does not start yet because a blocked workload of its project precedes it.
+"""Work that does not start yet because a blocked workload comes first.
 
-If stage `preempt` can serve the blocked workload, free cards are left to it, so that it evicts no
-more pods than it needs. Work that it precedes is served after that stage: otherwise the blocked
-workload would evict one more pod, or that very work a cycle later.
+If stage `reclaim` or `preempt` can serve the blocked workload, free cards and the room in quotas
+are left to it, so that it evicts no more pods than it needs. Work of its project that comes after
+it, and work of other projects above their shares, is served after these stages: otherwise the
+blocked workload would evict one more pod, evict that very work a cycle later, or wait.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,17 +27,18 @@ _MOST_BLOCKED: Final = 4
 
 @dataclass(slots=True)
 class _Blocked:
-    """A workload and its `chunk` that does not fit; the last two are computed on first use."""
+    """A workload and its `chunk` that does not fit; the last three are computed on first use."""
 
     leaf: Queue
     pending: Pending
     chunk: Sequence[PodView]
     take_back: TakeBack | None = None
     can_be_served: bool | None = None
+    is_entitled: bool = False
 
 
 @dataclass(slots=True)
-class YieldToPreemption:
+class YieldToBlocked:
     """The blocked workloads of one pool, by project. `_workloads` has what holds places in the
     cluster, by the project and the queue that it is charged to in this pool, once it was needed."""
 
@@ -63,17 +65,36 @@ class YieldToPreemption:
         blocked.append(_Blocked(leaf, pending, chunk))
         return True
 
-    def must_yield(self, leaf: Queue, pending: Pending) -> bool:
-        """Whether the workload is to be served after stage `preempt`."""
-        for each in self._by_project.get(leaf.project, ()):
-            if (
-                self._take_back(each).precedes(leaf, pending.workload)
-                and each.pending.waiting
-                and each.pending.chunk is each.chunk
-                and self._can_be_served(each)
-            ):
-                return True
-        return False
+    def must_yield(
+        self, leaf: Queue, pending: Pending, has_place: Callable[[Pending], bool], *, is_above: bool
+    ) -> bool:
+        """Whether the workload, if it `has_place` now, is to be served after the stages that evict;
+        it would lift its queue above its share if `is_above`."""
+        ahead = [
+            each
+            for project, listed in self._by_project.items()
+            if is_above or project is leaf.project
+            for each in listed
+            if each.can_be_served is not False
+            and (project is not leaf.project or self._follows(leaf, pending, each))
+        ]
+        return (
+            bool(ahead)
+            and has_place(pending)
+            and any(
+                self._can_be_served(each)
+                and (each.is_entitled or each.leaf.project is leaf.project)
+                for each in ahead
+            )
+        )
+
+    def _follows(self, leaf: Queue, pending: Pending, blocked: _Blocked) -> bool:
+        """Whether the workload comes after the blocked one in the order of their project. Users at
+        equal precedence do not wait for each other."""
+        if self._take_back(blocked).precedes(leaf, pending.workload):
+            return True
+        is_no_higher = pending.workload.priority <= blocked.pending.workload.priority
+        return leaf is blocked.leaf and pending is not blocked.pending and is_no_higher
 
     def _take_back(self, blocked: _Blocked) -> TakeBack:
         if blocked.take_back is None:
@@ -82,38 +103,40 @@ class YieldToPreemption:
         return blocked.take_back
 
     def _can_be_served(self, blocked: _Blocked) -> bool:
-        """Whether the workload would fit if all pods that it may evict were gone: those of its
-        project, and beside them, within its quota, those that it could reclaim then."""
+        """Whether the workload still waits, and would fit if all pods that it may evict were gone:
+        those of its project, and beside them, within its quota, those that it could reclaim then;
+        or those that it could reclaim now."""
+        if not blocked.pending.waiting or blocked.pending.chunk is not blocked.chunk:
+            return False
         if blocked.can_be_served is None:
             queues = self._workloads_by_project().get(blocked.leaf.project, {})
-            could_preempt = self._take_back(blocked).could_preempt
-            own = self._running(queues.values(), could_preempt, preempt_minimum_s)
-            blocked.can_be_served = bool(own) and self._has_place_without(blocked, own)
+            now = self._take_back(blocked)
+            own = self._running(queues.values(), now.could_preempt, preempt_minimum_s)
+            take_back = self.session.reservations.take_back
+            then = take_back(blocked.leaf, blocked.pending, self.pool, own) if own else now
+            blocked.is_entitled = then.is_entitled
+            beside = [*own, *self._lent(then)] if then.is_in_quota else self._lent(now)
+            blocked.can_be_served = any(
+                self._has_place_without(blocked, gone) for gone in (own, beside)
+            )
         return blocked.can_be_served
 
-    def _has_place_without(self, blocked: _Blocked, own: list[End]) -> bool:
-        """Whether it fits without its project's pods `own`, or without those that it could reclaim
-        then as well."""
+    def _has_place_without(self, blocked: _Blocked, gone: Sequence[End]) -> bool:
+        """Whether it fits once these pods are gone; false if there are none."""
+        if not gone:
+            return False
         reservations, pending = self.session.reservations, blocked.pending
-        has_place = reservations.future.has_place_without
         with reservations.lifted_for(pending, self.pool):
-            if has_place(pending, self.pool, own):
-                return True
-            lent = self._lent(blocked, own)
-            return bool(lent) and has_place(pending, self.pool, own + lent)
+            return reservations.future.has_place_without(pending, self.pool, gone)
 
-    def _lent(self, blocked: _Blocked, own: list[End]) -> list[End]:
-        """The pods of other projects that it could reclaim within its quota once `own` are gone."""
-        take_back = self.session.reservations.take_back
-        then = take_back(blocked.leaf, blocked.pending, self.pool, own)
-        if not then.is_in_quota:
-            return []
-        level_of = levels_of(blocked.leaf)
+    def _lent(self, taker: TakeBack) -> list[End]:
+        """The pods of other projects that it could reclaim."""
+        level_of = levels_of(taker.leaf)
         lenders = [
             workloads
             for queues in self._workloads_by_project().values()
             for queue, workloads in queues.items()
-            if then.could_reclaim(queue)
+            if taker.could_reclaim(queue)
         ]
         return self._running(
             lenders,
