@@ -273,7 +273,9 @@ class _ReclaimRule(PreemptionRule):
             if above is None:
                 peer = preemptor.leaf.chain[level]
                 even = [not _has_more(queue, queue.allocated, peer, surplus, r) for r in RESOURCES]
-                gpu, cpu, memory = map(max, keep, quota, (SHUT * is_even for is_even in even))
+                # A queue exceeds its limit only if the limit was lowered.
+                most = (limit * is_even for limit, is_even in zip(queue.limit, even, strict=True))
+                gpu, cpu, memory = map(max, keep, quota, most)
                 eligibility.set_floor(queue, 0, (gpu, cpu, memory))
                 above = (gpu, cpu, memory) if any(surplus) else owed
             else:
@@ -340,11 +342,14 @@ class _ReclaimRule(PreemptionRule):
     def _queue_had_more(
         self, queue: Queue, peer: Queue, amounts: Amounts, surplus: Amounts
     ) -> bool:
-        """Whether the queue, which loses these amounts, had more than `peer` ends with."""
+        """Whether the queue, which loses these amounts, had more than `peer` ends with, or more
+        than its limit."""
         before = sum_amounts((frozen(queue.allocated), amounts))
         keep = larger(queue.share_to_keep, queue.quota)
         return any(
-            amounts[r] and before[r] > keep[r] and _has_more(queue, before, peer, surplus, r)
+            amounts[r]
+            and before[r] > keep[r]
+            and (before[r] > queue.limit[r] or _has_more(queue, before, peer, surplus, r))
             for r in RESOURCES
         )
 
