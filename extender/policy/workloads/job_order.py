@@ -11,12 +11,13 @@ Sibling queues are ordered by a tier for their next workload:
    lately;
 3. it keeps the queue within its share;
 4. it lifts the queue above its share from below: the odd GPU;
-5. all others, and workloads without GPUs in queues that state no quota for CPU or memory.
+5. all others, and workloads without GPUs in queues that state no quota for CPU or memory;
+6. it lifts a queue of weight 0 above its quota.
 
 Within a tier the lower rank comes first. In tiers 1 and 3, next comes the queue that would hold the
 smallest part of its due, by dominant resource; for workloads with GPUs, CPU and memory count only
 where the queue states a quota of them. In tier 2 it is the queue that held least lately relative to
-its due without past use. In tiers 4 and 5 it is the queue that would hold least above its quota
+its due without past use. In tiers 4 to 6 it is the queue that would hold least above its quota
 relative to its weight, as in reclaim. Where past use counts, these tiers go by what was held lately
 instead. Ties go to the queue that held least lately; then the odd GPU goes to a queue whose share
 in whole GPUs has room; then to the older. Fractions are compared as integers with enough bits to
@@ -44,6 +45,7 @@ OVERDUE: Final = 2
 IN_SHARE: Final = 3
 ODD: Final = 4
 ABOVE: Final = 5
+WEIGHTLESS: Final = 6
 
 #: Sorts the most deprived queue first; see the module docstring.
 TurnKey = tuple[int, int, int, int, bool, int, int, int, int, str]
@@ -82,10 +84,7 @@ def _turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
             part, part_before = together * _INFINITE, has * _INFINITE
         after = max(after, part)
         before = max(before, part_before)
-    if queue.is_host_reclaimable(need):
-        tier = ABOVE
-    if tier == ODD and has_waited and queue.may_exceed_share(need):
-        tier = OVERDUE
+    tier = _tier_of(queue, need, tier, has_waited=has_waited, is_weightless=surplus >= _INFINITE)
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
     if tier == ODD and allocated[GPU] + need[GPU] > queue.share[GPU]:
         goes_last = True
@@ -94,6 +93,18 @@ def _turn_key(queue: Queue, need: Amounts, *, has_waited: bool) -> TurnKey:
         surplus = 0
     first = lately if tier == OVERDUE or tier >= ODD else 0
     return tier, rank, surplus, first, goes_last, after, before, lately, age, name
+
+
+def _tier_of(
+    queue: Queue, need: Amounts, by_share: int, *, has_waited: bool, is_weightless: bool
+) -> int:
+    """The tier, given that by quota and share alone. `is_weightless`: the queue has weight 0 for
+    what it would hold above its quota."""
+    if queue.is_host_reclaimable(need):
+        return ABOVE
+    if by_share == ODD and has_waited and queue.may_exceed_share(need):
+        return OVERDUE
+    return WEIGHTLESS if is_weightless and by_share >= ODD else by_share
 
 
 _Entry = tuple[bool, SortKey, Pending]
