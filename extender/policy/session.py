@@ -38,7 +38,8 @@ class Session:
     """The state of one cycle.
 
     `has_preempted`: stage `preempt` is over. `may_be_taken_back`: work starts that the next cycle
-    could evict or move, since it lifts its queue above its share or its node pool spreads it.
+    could evict or move, since it lifts its queue above its share, is a fraction of a GPU, or its
+    node pool spreads it.
     `leaving_pools` are node pools in which terminating pods hold cards.
     """
 

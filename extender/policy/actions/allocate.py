@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
+from extender.api.units import MILLI_PER_GPU
 from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
 from extender.policy.actions.yield_to_blocked import YieldToBlocked
 from extender.policy.preemption.solver import Preemption
@@ -22,7 +23,7 @@ from extender.policy.session import Session
 from extender.policy.workloads.backlog import pools_in_order
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, why_behind
-from extender.state.model import PodView
+from extender.state.model import GPU, PodView
 
 #: Reasons of a workload that quotas and limits allow, but that fits on no node.
 _LACKS_PLACE = (
@@ -121,6 +122,7 @@ class _Round:
                 served_later += [pending, *behind]
                 continue
             is_above = self._is_above(leaf, pending)
+            is_fraction = pending.need()[GPU] % MILLI_PER_GPU > 0
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
                 self._record_refusal(leaf, pending, placed, is_above=is_above)
@@ -134,7 +136,7 @@ class _Round:
                     session.draft.waits.setdefault(passed.workload.key, why_behind(passed, key))
             else:
                 turns.settle(placed)
-                session.may_be_taken_back |= is_above or self.spreads
+                session.may_be_taken_back |= is_above or self.spreads or is_fraction
                 if placed is None:
                     session.draft.waits.pop(key, None)
         return blocked
