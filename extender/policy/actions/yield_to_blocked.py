@@ -27,24 +27,31 @@ _MOST_BLOCKED: Final = 4
 
 @dataclass(slots=True)
 class _Blocked:
-    """A workload and its `chunk` that does not fit; the last three are computed on first use."""
+    """A workload and its `chunk` that does not fit; the others are computed on first use.
+
+    `now` is what it may take, `own` are the pods of its project that it may evict, and `then` is
+    what it may take once these are gone.
+    """
 
     leaf: Queue
     pending: Pending
     chunk: Sequence[PodView]
-    take_back: TakeBack | None = None
+    now: TakeBack | None = None
+    own: list[End] = field(default_factory=list)
+    then: TakeBack | None = None
     can_be_served: bool | None = None
-    is_entitled: bool = False
 
 
 @dataclass(slots=True)
 class YieldToBlocked:
-    """The blocked workloads of one pool, by project. `_workloads` has what holds places in the
-    cluster, by the project and the queue that it is charged to in this pool, once it was needed."""
+    """The blocked workloads of one pool, by project. `_before_others` has those that work of other
+    projects may have to wait for. `_workloads` has what holds places in the cluster, by the project
+    and the queue that it is charged to in this pool, once it was needed."""
 
     session: Session
     pool: str
     _by_project: dict[Queue, list[_Blocked]] = field(default_factory=dict)
+    _before_others: list[_Blocked] = field(default_factory=list)
     _workloads: dict[Queue, dict[Queue, list[WorkloadView]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,6 +70,7 @@ class YieldToBlocked:
         if len(blocked) >= _MOST_BLOCKED:
             return False
         blocked.append(_Blocked(leaf, pending, chunk))
+        self._before_others.append(blocked[-1])
         return True
 
     def must_yield(
@@ -70,37 +78,54 @@ class YieldToBlocked:
     ) -> bool:
         """Whether the workload, if it `has_place` now, is to be served after the stages that evict;
         it would lift its queue above its share if `is_above`."""
-        ahead = [
+        own = [
             each
-            for project, listed in self._by_project.items()
-            if is_above or project is leaf.project
-            for each in listed
-            if each.can_be_served is not False
-            and (project is not leaf.project or self._follows(leaf, pending, each))
+            for each in self._by_project.get(leaf.project, ())
+            if each.can_be_served is not False and self._follows(leaf, pending, each)
         ]
-        return (
-            bool(ahead)
-            and has_place(pending)
-            and any(
-                self._can_be_served(each)
-                and (each.is_entitled or each.leaf.project is leaf.project)
-                for each in ahead
-            )
+        if not own and not (is_above and self._before_others):
+            return False
+        return has_place(pending) and (
+            any(map(self._can_be_served, own)) or (is_above and self._is_before_others(leaf))
         )
+
+    def _is_before_others(self, leaf: Queue) -> bool:
+        """Whether work of this queue that is above its share waits for another project's."""
+        left = self._before_others
+        for at, each in enumerate(left):
+            if each.leaf.project is leaf.project:
+                continue
+            if self._then(each).is_entitled and self._can_be_served(each):
+                # Those before it keep nobody waiting, or belong to the same project.
+                self._before_others = [e for e in left[:at] if e.leaf.project is leaf.project]
+                self._before_others += left[at:]
+                return True
+        self._before_others = [each for each in left if each.leaf.project is leaf.project]
+        return False
 
     def _follows(self, leaf: Queue, pending: Pending, blocked: _Blocked) -> bool:
         """Whether the workload comes after the blocked one in the order of their project. Users at
         equal precedence do not wait for each other."""
-        if self._take_back(blocked).precedes(leaf, pending.workload):
+        if self._now(blocked).precedes(leaf, pending.workload):
             return True
         is_no_higher = pending.workload.priority <= blocked.pending.workload.priority
         return leaf is blocked.leaf and pending is not blocked.pending and is_no_higher
 
-    def _take_back(self, blocked: _Blocked) -> TakeBack:
-        if blocked.take_back is None:
+    def _now(self, blocked: _Blocked) -> TakeBack:
+        if blocked.now is None:
             take_back = self.session.reservations.take_back
-            blocked.take_back = take_back(blocked.leaf, blocked.pending, self.pool, ())
-        return blocked.take_back
+            blocked.now = take_back(blocked.leaf, blocked.pending, self.pool, ())
+        return blocked.now
+
+    def _then(self, blocked: _Blocked) -> TakeBack:
+        if blocked.then is None:
+            now = self._now(blocked)
+            queues = self._workloads_by_project().get(blocked.leaf.project, {})
+            blocked.own = self._running(queues.values(), now.could_preempt, preempt_minimum_s)
+            take_back, own = self.session.reservations.take_back, blocked.own
+            then = take_back(blocked.leaf, blocked.pending, self.pool, own) if own else now
+            blocked.then = then
+        return blocked.then
 
     def _can_be_served(self, blocked: _Blocked) -> bool:
         """Whether the workload still waits, and would fit if all pods that it may evict were gone:
@@ -109,13 +134,11 @@ class YieldToBlocked:
         if not blocked.pending.waiting or blocked.pending.chunk is not blocked.chunk:
             return False
         if blocked.can_be_served is None:
-            queues = self._workloads_by_project().get(blocked.leaf.project, {})
-            now = self._take_back(blocked)
-            own = self._running(queues.values(), now.could_preempt, preempt_minimum_s)
-            take_back = self.session.reservations.take_back
-            then = take_back(blocked.leaf, blocked.pending, self.pool, own) if own else now
-            blocked.is_entitled = then.is_entitled
-            beside = [*own, *self._lent(then)] if then.is_in_quota else self._lent(now)
+            then = self._then(blocked)
+            own = blocked.own
+            beside = (
+                [*own, *self._lent(then)] if then.is_in_quota else self._lent(self._now(blocked))
+            )
             blocked.can_be_served = any(
                 self._has_place_without(blocked, gone) for gone in (own, beside)
             )
@@ -131,6 +154,8 @@ class YieldToBlocked:
 
     def _lent(self, taker: TakeBack) -> list[End]:
         """The pods of other projects that it could reclaim."""
+        if not (taker.can_reclaim and taker.n_entitled):
+            return []
         level_of = levels_of(taker.leaf)
         lenders = [
             workloads
