@@ -3,7 +3,7 @@ to change, and what Ballast writes stays, or is written again."""
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ import yaml
 
 from extender.api import names
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.deployments import opened_with_webhooks
+from tests.integration.manifests.repository import HALF, N_PODS, Document, made, objects, template
 from tests.support import workloads
 from tests.support.controlplane.handles import Cluster, wait_for
 from tests.support.installation import Installation, Program, install
@@ -28,68 +28,7 @@ WAYS: Final = {
     "server": ("--server-side",),
     "forced": ("--server-side", "--force-conflicts"),
 }
-GPU: Final = {"limits": {names.NVIDIA_GPU: "1"}}
-HALF: Final = {"gpu-fraction": "0.5"}
 SEEN_S: Final = 90.0
-#: Pods of `objects`.
-N_PODS: Final = 7
-Document = dict[str, Any]
-
-
-def made(kind: str, name: str, spec: Document, **meta: Any) -> Document:
-    """An object as its author writes it, in team-a where it has a namespace."""
-    version = {"Job": "batch/v1", "Pod": "v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1"}
-    metadata: Document = {"name": name, **meta}
-    if kind != "GpuNodePool":
-        metadata["namespace"] = "team-a"
-    return {
-        "apiVersion": version.get(kind, names.API_VERSION),
-        "kind": kind,
-        "metadata": metadata,
-        "spec": spec,
-    }
-
-
-def template(notes: Document, resources: Document, *, app: str = "", **spec: Any) -> Document:
-    """A pod template of one container."""
-    container: Document = {"name": "main", "image": "example.invalid/none"}
-    if resources:
-        container["resources"] = resources
-    labels = {"labels": {"app": app}} if app else {}
-    return {
-        "metadata": labels | {"annotations": notes},
-        "spec": {"containers": [container], **spec},
-    }
-
-
-def objects() -> list[Document]:
-    """What a team keeps in its repository."""
-    once = {"restartPolicy": "Never"}
-    gang = template(HALF, {}, **once)
-    gang["metadata"]["labels"] = {names.LABEL_POD_GROUP: "gang"}
-    serving = {"replicas": 1, "selector": {"matchLabels": {"app": "llm"}}}
-    tolerations = [{"key": names.NVIDIA_GPU, "operator": "Exists"}]
-    notebook = template(HALF, {}, **once, tolerations=tolerations)
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}},
-        made("GpuNodePool", "default", {"timeSlicing": {"mode": "Fair"}}),
-        made("GpuPodGroup", "gang", {"subGroups": [{"name": "worker"}], "minMember": 2}),
-        made("Job", "gang", {"parallelism": 2, "completions": 2, "template": gang}),
-        made("Job", "train", {"template": template({}, GPU, **once)}),
-        made("Job", "half", {"template": template(HALF, {}, **once)}),
-        made("Deployment", "llm", serving | {"template": template({}, GPU, app="llm")}),
-        made(
-            "StatefulSet", "llm",
-            serving | {"serviceName": "llm", "template": template(HALF, {}, app="llm")},
-        ),
-        made("Pod", "notebook", notebook["spec"], annotations=HALF),
-    ]  # fmt: skip
-
-
-@pytest.fixture
-async def scene(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened_with_webhooks(cluster, 4, tmp_path) as opened:
-        yield opened
 
 
 def differences(cluster: Cluster, way: str, text: str) -> str:

@@ -4,17 +4,26 @@ again. Skipped unless `make argocd` has built it."""
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
 
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.deployments import opened_with_webhooks, started
-from tests.integration.manifests.test_applied_again import N_PODS, Document, objects
-from tests.integration.manifests.test_flux import CARDS, as_list, ballast, n_lines, queues
+from tests.integration.inference.deployments import started
+from tests.integration.manifests.repository import (
+    N_PODS,
+    Document,
+    ballast,
+    is_comparison,
+    n_lines,
+    objects,
+    queues,
+    remove_flow_schemas,
+    requests,
+)
 from tests.support import argocd as program
-from tests.support.argocd.running import APPLICATIONS, ArgoCd
+from tests.support.argocd.running import APPLICATIONS, NAMESPACE, ArgoCd
 from tests.support.overlays import MANIFESTS, of_kind, rendered
 
 pytestmark = [
@@ -25,18 +34,10 @@ SERVER_SIDE: Final = "ServerSideApply=true"
 
 
 @pytest.fixture
-async def scene(cluster: Any, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened_with_webhooks(cluster, CARDS, tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def argo(scene: Scene, tmp_path: Path) -> AsyncIterator[ArgoCd]:
     async with started(ArgoCd(scene.plane, tmp_path)) as made:
         yield made
-    # The store keeps these between tests (`tests.support.controlplane.store`).
-    schemas = as_list(of_kind(rendered("default"), "FlowSchema"))
-    scene.cluster.kubectl("delete", "--ignore-not-found", "-f-", stdin=json.dumps(schemas))
+    remove_flow_schemas(scene)
 
 
 def team() -> list[Document]:
@@ -101,16 +102,11 @@ async def until_compared(scene: Scene, names: list[str], n_times: int = 3) -> No
 
 
 def writes(scene: Scene, since: int) -> list[str]:
-    """What Argo CD wrote after so many lines of the audit log, its own objects excepted."""
-    text = scene.plane.audit_log.read_text("utf-8").rpartition("\n")[0]
+    """What Argo CD wrote after so many lines, its own objects excepted."""
     return [
         f"{each['verb']} {each['objectRef']['resource']} {each['objectRef'].get('name')}"
-        for each in map(json.loads, text.splitlines()[since:])
-        if "argocd" in each.get("userAgent", "")
-        and each["verb"] in ("create", "update", "patch", "delete")
-        and "dryRun" not in each["requestURI"]
-        and each["objectRef"].get("namespace") != "argocd"
-        and each["objectRef"]["resource"] != "events"
+        for each in requests(scene, since, "argocd")
+        if not is_comparison(each) and each["objectRef"].get("namespace") != NAMESPACE
     ]
 
 

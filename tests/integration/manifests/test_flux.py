@@ -10,14 +10,22 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.deployments import opened_with_webhooks, started
-from tests.integration.manifests.test_applied_again import N_PODS, Document, objects
+from tests.integration.inference.deployments import started
+from tests.integration.manifests.repository import (
+    N_PODS,
+    as_list,
+    ballast,
+    is_comparison,
+    n_lines,
+    objects,
+    queues,
+    remove_flow_schemas,
+    requests,
+)
 from tests.support import flux as program
 from tests.support import workloads
-from tests.support.controlplane.handles import Cluster
 from tests.support.flux.running import Flux
 from tests.support.overlays import of_kind, rendered
-from tests.support.webhook_config import REGISTRATION
 
 pytestmark = [
     pytest.mark.skipif(
@@ -25,7 +33,6 @@ pytestmark = [
     ),
     pytest.mark.timeout(400),
 ]
-CARDS: Final = 4
 POLICIES: Final = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 #: Both the policy and its binding.
 DROPPED: Final = "figures.ballast.dev"
@@ -33,65 +40,29 @@ PROJECT: Final = f"{workloads.API}/gpuprojects/team-a"
 
 
 @pytest.fixture
-async def scene(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with opened_with_webhooks(cluster, CARDS, tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def flux(scene: Scene, tmp_path: Path) -> AsyncIterator[Flux]:
     async with started(Flux(scene.plane, tmp_path)) as made:
         yield made
-    # The store keeps these between tests (`tests.support.controlplane.store`).
-    schemas = as_list(of_kind(rendered("default"), "FlowSchema"))
-    scene.cluster.kubectl("delete", "--ignore-not-found", "-f-", stdin=json.dumps(schemas))
+    remove_flow_schemas(scene)
 
 
-def queues() -> list[Document]:
-    project = workloads.project("team-a", "research", "team-a", CARDS)
-    return [workloads.department("research", 2 * CARDS), project]
-
-
-def ballast(scene: Scene) -> list[Document]:
-    """The overlay `default`, with the addresses of this test's webhooks, and without their CA."""
-    documents: list[Document] = json.loads(json.dumps(rendered("default")))
-    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-    for each in of_kind(documents, *kinds):
-        path = f"{REGISTRATION}/{each['kind'].lower()}s/{each['metadata']['name']}"
-        live = {found["name"]: found for found in scene.admin.get(path)["webhooks"]}
-        for webhook in each["webhooks"]:
-            webhook["clientConfig"] = {"url": live[webhook["name"]]["clientConfig"]["url"]}
-    return documents
-
-
-def n_lines(scene: Scene) -> int:
-    """Whole lines of the audit log."""
-    return scene.plane.audit_log.read_text("utf-8").count("\n")
-
-
-def requests(scene: Scene, since: int) -> list[Any]:
+def of_flux(scene: Scene, since: int) -> list[Any]:
     """What Flux wrote or compared after so many lines, its own objects excepted."""
-    text = scene.plane.audit_log.read_text("utf-8").rpartition("\n")[0]
-    return [
-        each
-        for each in map(json.loads, text.splitlines()[since:])
-        if each.get("userAgent", "").startswith("kustomize-controller")
-        and each["verb"] in ("create", "update", "patch", "delete")
-        and each["objectRef"]["resource"] not in ("kustomizations", "events")
-    ]
+    found = requests(scene, since, "kustomize-controller")
+    return [each for each in found if each["objectRef"]["resource"] != "kustomizations"]
 
 
 def writes(scene: Scene, since: int) -> Counter[tuple[str, str, str]]:
     """(verb, resource, name) of the requests that were no comparison."""
     return Counter(
         (each["verb"], each["objectRef"]["resource"], each["objectRef"]["name"])
-        for each in requests(scene, since)
-        if "dryRun" not in each["requestURI"]
+        for each in of_flux(scene, since)
+        if not is_comparison(each)
     )
 
 
 def n_comparisons(scene: Scene, since: int, name: str) -> int:
-    found = [each for each in requests(scene, since) if "dryRun" in each["requestURI"]]
+    found = filter(is_comparison, of_flux(scene, since))
     return sum(each["objectRef"].get("name") == name for each in found)
 
 
@@ -161,7 +132,3 @@ async def test_project_is_pruned_once_its_pods_are_gone(scene: Scene, flux: Flux
     flux.publish("team", department)
     await scene.until(lambda: not scene.admin.has(PROJECT), "the project to be deleted")
     await scene.until(lambda: flux.condition("team")[0] == "True", "Flux to be done")
-
-
-def as_list(documents: list[Document]) -> Document:
-    return {"apiVersion": "v1", "kind": "List", "items": documents}

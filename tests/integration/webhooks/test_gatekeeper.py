@@ -11,7 +11,7 @@ import yaml
 from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import opened_with_webhooks, started
-from tests.integration.manifests.test_applied_again import N_PODS, objects
+from tests.integration.manifests.repository import N_PODS, objects
 from tests.support import gatekeeper as program
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import Cluster
