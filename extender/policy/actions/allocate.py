@@ -115,13 +115,13 @@ class _Round:
             leaf, pending = turn
             key = pending.workload.key
             session.note_turns((pending,))
-            if (served_later := self._served_later(leaf, pending)) is not None:
+            is_above = self._is_above(leaf, pending)
+            if (served_later := self._served_later(leaf, pending, is_above=is_above)) is not None:
                 holds_up = session.holds_up_queue(pending, self.pool)
                 behind = turns.pass_over(holds_up=holds_up)
                 session.note_turns(behind)
                 served_later += [pending, *behind]
                 continue
-            is_above = self._is_above(leaf, pending)
             is_fraction = pending.need()[GPU] % MILLI_PER_GPU > 0
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
@@ -207,7 +207,9 @@ class _Round:
         with self.session.reservations.lifted_for(pending, self.pool):
             return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
 
-    def _served_later(self, leaf: Queue, pending: Pending) -> list[Pending] | None:
+    def _served_later(
+        self, leaf: Queue, pending: Pending, *, is_above: bool
+    ) -> list[Pending] | None:
         """The list for the workload if it is to be served only after reclaim, or fits now but is to
         be served only after the last stage that evicts; None if it is to be served now."""
         session, backlog = self.session, self.session.backlog
@@ -215,11 +217,10 @@ class _Round:
         # Pools of other policies are served only now.
         if any(pool.policy != "fairshare" for pool in pools):
             return None
-        if self.has_blocked_work and self._is_above(leaf, pending):
+        if self.has_blocked_work and is_above:
             return backlog.deferred
         if self.blocked is None:
             return None
-        is_above = self._is_above(leaf, pending)
         if not self.blocked.must_yield(leaf, pending, self._has_place, is_above=is_above):
             return None
         return backlog.yielding if self.may_preempt else backlog.deferred

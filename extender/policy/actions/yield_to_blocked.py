@@ -90,17 +90,16 @@ class YieldToBlocked:
         )
 
     def _is_before_others(self, leaf: Queue) -> bool:
-        """Whether work of this queue that is above its share waits for another project's."""
-        left = self._before_others
-        for at, each in enumerate(left):
+        """Whether work of this queue that is above its share waits for another project's. Drops
+        those that no other project's work waits for."""
+        own: list[_Blocked] = []
+        for at, each in enumerate(self._before_others):
             if each.leaf.project is leaf.project:
-                continue
-            if self._then(each).is_entitled and self._can_be_served(each):
-                # Those before it keep nobody waiting, or belong to the same project.
-                self._before_others = [e for e in left[:at] if e.leaf.project is leaf.project]
-                self._before_others += left[at:]
+                own.append(each)
+            elif self._then(each).is_entitled and self._can_be_served(each):
+                self._before_others = own + self._before_others[at:]
                 return True
-        self._before_others = [each for each in left if each.leaf.project is leaf.project]
+        self._before_others = own
         return False
 
     def _follows(self, leaf: Queue, pending: Pending, blocked: _Blocked) -> bool:

@@ -96,7 +96,7 @@ class TakeBack:
             self.could_preempt(leaf, other) or self.could_reclaim(leaf)
         )
 
-    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool = True) -> bool:
+    def leaves_room(self, leaf: Queue, amounts: Amounts, *, counts_freed: bool) -> bool:
         """Whether its project and its user would still deserve `need` if a workload of queue `leaf`
         ran that needs `amounts`; if `counts_freed`, once `freed` has left."""
         own = self.leaf.chain[: self.leaf.chain.index(self.leaf.project) + 1]
